@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 use toroid_compiler::{Compiled, Error, Graph, Options};
 
 use crate::failure::Failure;
-use crate::numbers;
+use crate::{numbers, work};
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
@@ -29,11 +29,8 @@ impl From<Error> for Failure {
 /// The least and the greatest number that a value of a graph may be.
 #[pyfunction]
 pub(crate) fn interval(graph: &str, value: &str) -> PyResult<(i128, i128)> {
-    let asked = format!("{graph}\noutput interval = {value}\n");
-    let graph = Graph::parse(&asked).map_err(Failure::from)?;
-    let interval = graph.outputs().last().map(|output| output.node);
-    let interval = interval.map(|node| graph.interval(node));
-    Ok(interval.map_or((0, 0), |interval| (interval.low, interval.high)))
+    let interval = Graph::interval_in(graph, value).map_err(Failure::from)?;
+    Ok((interval.low, interval.high))
 }
 
 /// What a graph computes of columns of plain numbers; a sum has one row.
@@ -47,16 +44,21 @@ pub(crate) fn evaluate<'py>(
     for (name, column) in columns {
         inputs.push((name.extract()?, column.extract()?));
     }
-    let results = py.detach(|| {
-        let graph = Graph::parse(graph)?;
-        let columns = inputs.iter();
-        let columns: BTreeMap<_, _> = columns
-            .map(|(name, column)| (&name[..], &column[..]))
-            .collect();
-        graph.evaluate_columns(&columns)
-    });
+    let results = work::run(
+        py,
+        None,
+        || {},
+        |progress| {
+            let graph = Graph::parse(graph)?;
+            let columns = inputs.iter();
+            let columns: BTreeMap<_, _> = columns
+                .map(|(name, column)| (&name[..], &column[..]))
+                .collect();
+            Ok(graph.evaluate_columns_until(&columns, progress.cancel_token())?)
+        },
+    );
     let outputs = PyDict::new(py);
-    for (name, column) in results.map_err(Failure::from)? {
+    for (name, column) in results? {
         outputs.set_item(name, column)?;
     }
     Ok(outputs)
@@ -72,8 +74,19 @@ fn read<T: serde::de::DeserializeOwned>(what: &str, text: &str) -> Result<T, Fai
 #[pyfunction]
 pub(crate) fn compile(py: Python<'_>, graph: &str, options: &str) -> PyResult<String> {
     let options: Options = read("options of a compilation", options)?;
-    let compiled = py.detach(|| toroid_compiler::compile(&Graph::parse(graph)?, &options));
-    let compiled = compiled.map_err(Failure::from)?;
+    let compiled = work::run(
+        py,
+        None,
+        || {},
+        |progress| {
+            let graph = Graph::parse(graph)?;
+            Ok(toroid_compiler::compile_until(
+                &graph,
+                &options,
+                progress.cancel_token(),
+            )?)
+        },
+    )?;
     let text = serde_json::to_string(&compiled);
     Ok(text.map_err(|error| Failure::new("Error", error.to_string()))?)
 }

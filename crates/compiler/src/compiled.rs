@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::interval::Interval;
 
+/// The most columns of digits that a program reads: a run on a drive takes no more.
+pub const MAX_COLUMNS: usize = 63;
+
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -24,7 +27,7 @@ pub struct Options {
     pub digit_bits: Option<u32>,
     /// Whether simpler graphs of the same meaning are tried, beside the graph as it is written; the cheapest program is taken.
     pub simplify: bool,
-    /// The layouts of columns that are encrypted already, by the names of the inputs.
+    /// The layouts of columns that are encrypted already, by the names of the inputs. An input takes those of its values that its column holds.
     pub inputs: BTreeMap<String, Layout>,
 }
 
@@ -95,40 +98,42 @@ impl Layout {
         }
     }
 
+    /// The numbers that the layout holds; none of digits that leave bits out, share some, or have more than 64 together.
+    #[must_use]
+    pub fn interval(&self) -> Option<Interval> {
+        let mut bits: u32 = 0;
+        let mut signed = false;
+        for digit in &self.digits {
+            if signed || digit.shift != bits || !(1..=32).contains(&digit.bits) {
+                return None;
+            }
+            bits += digit.bits;
+            signed = digit.signed;
+            if bits > 64 {
+                return None;
+            }
+        }
+        let low = if signed { -(1 << (bits - 1)) } else { 0 };
+        let high = low + (1 << bits) - 1;
+        (bits > 0).then_some(Interval { low, high })
+    }
+
     /// The digits of a number, the lowest first; none if the layout cannot hold it.
     #[must_use]
     pub fn split(&self, value: i128) -> Option<Vec<i64>> {
+        if !self.interval()?.contains(value) {
+            return None;
+        }
         let mut rest = value;
         let mut digits = Vec::with_capacity(self.digits.len());
-        for (place, digit) in self.digits.iter().enumerate() {
+        for digit in &self.digits {
             let count = 1_i128 << digit.bits;
             let low = if digit.signed { -(count / 2) } else { 0 };
             let message = (rest - low).rem_euclid(count) + low;
             digits.push(message as i64);
-            let next = self.digits.get(place + 1);
-            rest -= message;
-            match next {
-                Some(next) => rest >>= next.shift - digit.shift,
-                None if rest != 0 => return None,
-                None => {}
-            }
+            rest = (rest - message) >> digit.bits;
         }
         Some(digits)
-    }
-
-    /// Whether the layout holds every number of an interval.
-    #[must_use]
-    pub(crate) fn holds(&self, interval: Interval) -> bool {
-        self.digits
-            .iter()
-            .all(|digit| (1..=32).contains(&digit.bits))
-            && self.digits.first().is_some_and(|digit| digit.shift == 0)
-            && self
-                .digits
-                .windows(2)
-                .all(|pair| !pair[0].signed && pair[0].shift + pair[0].bits == pair[1].shift)
-            && self.split(interval.low).is_some()
-            && self.split(interval.high).is_some()
     }
 }
 
@@ -211,7 +216,7 @@ pub struct Cost {
     pub log2_failure: f64,
     /// Bytes of the keys that the drive needs, as they are sent: each with a seed in place of its masks.
     pub key_bytes: u64,
-    /// Bytes of a row of the inputs on the drive, once they are seeded.
+    /// Bytes of a row of the inputs that the program reads on the drive, once they are seeded.
     pub input_bytes_per_row: u64,
     /// Bytes of the result for a row of the inputs, before the drive packs it.
     pub result_bytes_per_row: u64,
@@ -232,9 +237,13 @@ impl CompiledOutput {
     /// The number that stands in the rows of the result that belong to one row of the inputs, or to one group of `rows` rows.
     ///
     /// # Errors
-    /// Fewer rows than the output has parts in.
+    /// Fewer rows than the output has parts in, parts that no message has, and a number beyond 2^127.
     pub fn decode(&self, results: &[i64], rows: u64) -> Result<i128, Error> {
-        let mut value = self.offset + self.offset_per_row * i128::from(rows);
+        let mut value = self
+            .offset_per_row
+            .checked_mul(i128::from(rows))
+            .and_then(|offset| offset.checked_add(self.offset))
+            .ok_or_else(|| self.too_large())?;
         for part in &self.parts {
             let row = usize::try_from(part.row).ok();
             let row = row.and_then(|row| results.get(row)).ok_or_else(|| {
@@ -245,10 +254,31 @@ impl CompiledOutput {
                     results.len()
                 ))
             })?;
+            if part
+                .shift
+                .checked_add(part.bits)
+                .is_none_or(|end| end > u64::BITS)
+            {
+                return Err(Error::new(format!(
+                    "output `{}` has {} bits above bit {} of a row, which has {}",
+                    self.name,
+                    part.bits,
+                    part.shift,
+                    u64::BITS
+                )));
+            }
             let message = (i128::from(*row) >> part.shift) & ((1 << part.bits) - 1);
-            value += part.factor * message;
+            value = part
+                .factor
+                .checked_mul(message)
+                .and_then(|part| value.checked_add(part))
+                .ok_or_else(|| self.too_large())?;
         }
         Ok(value)
+    }
+
+    fn too_large(&self) -> Error {
+        Error::new(format!("output `{}` exceeds 2^127", self.name))
     }
 }
 
@@ -257,7 +287,7 @@ impl Compiled {
     /// inputs had.
     ///
     /// # Errors
-    /// Results that are not those of so many rows.
+    /// Results that are not those of so many rows, and what [`CompiledOutput::decode`] refuses.
     pub fn decode(&self, results: &[i64], rows: u64) -> Result<BTreeMap<String, Vec<i128>>, Error> {
         let group = self.group.unwrap_or(1).max(1);
         let groups = rows.div_ceil(group);
@@ -277,7 +307,9 @@ impl Compiled {
             });
             let values = values.collect::<Result<Vec<_>, _>>()?;
             let values = if output.sum {
-                vec![values.iter().sum()]
+                let mut values = values.iter();
+                let sum = values.try_fold(0_i128, |sum, value| sum.checked_add(*value));
+                vec![sum.ok_or_else(|| output.too_large())?]
             } else {
                 values
             };

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use toroid_task::Cancelled;
 
 use crate::interval::Interval;
 
@@ -93,3 +94,9 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<Cancelled> for Error {
+    fn from(cancelled: Cancelled) -> Error {
+        Error::new(cancelled.to_string())
+    }
+}

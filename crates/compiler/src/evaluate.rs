@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use toroid_task::CancelToken;
+
 use crate::error::Error;
 use crate::graph::{Graph, Node, Op};
 
@@ -71,10 +73,23 @@ impl Graph {
         &self,
         columns: &BTreeMap<&str, &[i128]>,
     ) -> Result<BTreeMap<String, Vec<i128>>, Error> {
+        self.evaluate_columns_until(columns, &CancelToken::new())
+    }
+
+    /// As [`evaluate_columns`](Graph::evaluate_columns), until the token is cancelled.
+    ///
+    /// # Errors
+    /// As [`evaluate_columns`](Graph::evaluate_columns), and that it was cancelled.
+    pub fn evaluate_columns_until(
+        &self,
+        columns: &BTreeMap<&str, &[i128]>,
+        cancel: &CancelToken,
+    ) -> Result<BTreeMap<String, Vec<i128>>, Error> {
         let rows = self.check_inputs(columns)?;
         let mut results: Vec<Vec<i128>> = vec![Vec::new(); self.outputs().len()];
         let mut values: Vec<i128> = vec![0; self.len()];
         for row in 0..rows {
+            cancel.check()?;
             let inputs: BTreeMap<&str, i128> = columns
                 .iter()
                 .map(|(&name, column)| (name, column[row]))

@@ -33,14 +33,15 @@ mod simplify;
 mod text;
 
 pub use compiled::{
-    Alternative, Compiled, CompiledInput, CompiledOutput, Cost, Digit, Layout, Options, Part,
+    Alternative, Compiled, CompiledInput, CompiledOutput, Cost, Digit, Layout, MAX_COLUMNS,
+    Options, Part,
 };
 pub use error::{Error, Location};
 pub use graph::{
     BitOperation, Comparison, Graph, MAX_STATEMENTS, MAX_TABLE_ENTRIES, Node, Op, Output, Width,
 };
 pub use interval::{Interval, MAX_MAGNITUDE};
-pub use lower::compile;
+pub use lower::{compile, compile_until};
 pub use simplify::Pass;
 pub use text::MAX_SOURCE_BYTES;
 

@@ -7,10 +7,12 @@ mod operations;
 mod samples;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use toroid_engine::backend::recorded::RecordedTimes;
 use toroid_engine::{ColumnFacts, Forecast, MapFacts, packed_noise};
-use toroid_isa::VrNumber;
+use toroid_isa::{Assembly, VrNumber};
+use toroid_task::CancelToken;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::{Noise, log2_decoding_failure};
@@ -19,13 +21,15 @@ use toroid_tfhe::seeded::KeyForm;
 
 use self::digits::Radix;
 use self::emit::Writer;
-use self::noise::Placement;
+use self::noise::{Placement, Weakest};
 use self::operations::Operations;
 use self::samples::{Combo, Samples};
-use crate::compiled::{Alternative, Compiled, CompiledOutput, Cost, Options, Part};
+use crate::compiled::{
+    Alternative, Compiled, CompiledInput, CompiledOutput, Cost, MAX_COLUMNS, Options, Part,
+};
 use crate::error::Error;
 use crate::graph::{Graph, Op};
-use crate::simplify::Pass;
+use crate::simplify::{Pass, narrow};
 
 /// Milliseconds of a function with sets for tests, of which no times are recorded.
 const TEST_SET_MS: f64 = 1.0;
@@ -42,6 +46,18 @@ const WANTED_GROUP: u64 = 256;
 /// # Errors
 /// What no set can compute, with the place in the program, and sets and layouts that do not exist or do not fit.
 pub fn compile(graph: &Graph, options: &Options) -> Result<Compiled, Error> {
+    compile_until(graph, options, &CancelToken::new())
+}
+
+/// As [`compile`], until the token is cancelled.
+///
+/// # Errors
+/// As [`compile`], and that it was cancelled.
+pub fn compile_until(
+    graph: &Graph,
+    options: &Options,
+    cancel: &CancelToken,
+) -> Result<Compiled, Error> {
     if graph.outputs().is_empty() {
         return Err(Error::new("the graph has no output").with_help("add `output NAME = VALUE`"));
     }
@@ -56,6 +72,7 @@ pub fn compile(graph: &Graph, options: &Options) -> Result<Compiled, Error> {
     {
         return Err(Error::new(format!("the graph has no input `{name}`")));
     }
+    let graph = &narrow(graph, &options.inputs)?;
     let mut best: Option<Compiled> = None;
     let mut alternatives = Vec::new();
     let mut refusals = Vec::new();
@@ -65,7 +82,9 @@ pub fn compile(graph: &Graph, options: &Options) -> Result<Compiled, Error> {
             .ok_or_else(|| {
                 Error::new(format!("there is no parameter set `{name}` for integers"))
             })?;
-        match compile_for(graph, params, options) {
+        let compiled = compile_for(graph, params, (options, cancel));
+        cancel.check()?;
+        match compiled {
             Ok(compiled) => {
                 alternatives.push(Alternative {
                     set: params.name.to_owned(),
@@ -107,9 +126,9 @@ pub fn compile(graph: &Graph, options: &Options) -> Result<Compiled, Error> {
 fn compile_for(
     graph: &Graph,
     params: &'static ParamSet,
-    options: &Options,
+    (options, cancel): (&Options, &CancelToken),
 ) -> Result<Compiled, Error> {
-    let mut best = compile_as_it_is(graph, params, options);
+    let mut best = compile_as_it_is(graph, params, (options, cancel));
     if !options.simplify {
         return best;
     }
@@ -124,7 +143,7 @@ fn compile_for(
         if tried.contains(&simpler) {
             continue;
         }
-        if let Ok(compiled) = compile_as_it_is(&simpler, params, options) {
+        if let Ok(compiled) = compile_as_it_is(&simpler, params, (options, cancel)) {
             let is_better = best.as_ref().map_or(true, |best| {
                 compiled.cost.seconds_per_row < best.cost.seconds_per_row
             });
@@ -141,7 +160,7 @@ fn compile_for(
 fn compile_as_it_is(
     graph: &Graph,
     params: &'static ParamSet,
-    options: &Options,
+    (options, cancel): (&Options, &CancelToken),
 ) -> Result<Compiled, Error> {
     let digit_bits = options.digit_bits.unwrap_or(params.message_bits / 2).max(1);
     if digit_bits > params.message_bits / 2 {
@@ -155,7 +174,7 @@ fn compile_as_it_is(
     let is_sum = is_sum(graph)?;
     let mut limit = is_sum.then_some(rows);
     loop {
-        let lowered = lower(graph, params, (options, digit_bits), limit)?;
+        let (lowered, weakest) = lower(graph, params, (options, digit_bits, cancel), limit)?;
         let parts = match lowered.group {
             Some(group) => rows.div_ceil(group),
             None => rows,
@@ -169,11 +188,22 @@ fn compile_as_it_is(
         match lowered.group {
             Some(group) if group > 1 => limit = Some(group / 2),
             _ => {
-                return Err(Error::new(format!(
-                    "with {} some result of {rows} rows is wrong with a probability of 2^{:.0}, where 2^{:.0} is allowed",
-                    params.name, log2_failure, options.log2_failure
-                ))
-                .with_help("take another parameter set, or narrower numbers"));
+                let mut help = "allow more with `log2_failure`, or take another parameter set or narrower numbers".to_owned();
+                let mut error = Error::new(format!(
+                    "with {} some result of {rows} row{} is wrong with a probability of 2^{log2_failure:.0}, where 2^{:.0} is allowed",
+                    params.name,
+                    if rows == 1 { "" } else { "s" },
+                    options.log2_failure
+                ));
+                if let Some(weakest) = weakest {
+                    let _ = write!(
+                        help,
+                        "; of {} functions the most doubtful is one of {}, which fails with 2^{:.0}",
+                        lowered.cost.bootstraps, weakest.what, weakest.log2_failure
+                    );
+                    error = error.at(weakest.location.as_ref());
+                }
+                return Err(error.with_help(help));
             }
         }
     }
@@ -208,10 +238,10 @@ struct Field {
 fn lower(
     graph: &Graph,
     params: &'static ParamSet,
-    (options, digit_bits): (&Options, u32),
+    (options, digit_bits, cancel): (&Options, u32, &CancelToken),
     limit: Option<u64>,
-) -> Result<Compiled, Error> {
-    let samples = Samples::new(params);
+) -> Result<(Compiled, Option<Weakest>), Error> {
+    let samples = Samples::new(params, cancel.clone());
     let radix = Radix { bits: digit_bits };
     let mut operations = Operations::new(graph, samples, radix);
     operations.lower(options)?;
@@ -339,9 +369,11 @@ fn lower(
     placement.settle(options.log2_failure - (shares * rows).log2() - 2.0)?;
     let program = Writer::new(&placement, &registers).write(group)?;
     let result_rows = placement.results.len().next_power_of_two() as u64;
-    let facts = forecast(&program.text, params, &registers, group.unwrap_or(1))?;
-    let cost = cost(params, &facts, (&registers, result_rows, group))?;
-    Ok(Compiled {
+    let assembly = toroid_isa::assemble(&program.text).map_err(|error| internal(&error))?;
+    let read = columns_read(&assembly, &inputs)?;
+    let facts = forecast(&assembly, params, &registers, group.unwrap_or(1))?;
+    let cost = cost(params, &facts, (read, result_rows, group))?;
+    let compiled = Compiled {
         set: params.name.to_owned(),
         program: program.text,
         inputs,
@@ -352,20 +384,55 @@ fn lower(
         result_signed: program.is_signed,
         cost,
         alternatives: Vec::new(),
-    })
+    };
+    Ok((compiled, placement.weakest()))
+}
+
+fn internal(error: &dyn std::fmt::Display) -> Error {
+    Error::new(format!("the program that was made is refused: {error}"))
+}
+
+/// How many columns of digits a program reads.
+///
+/// # Errors
+/// More than a run takes.
+fn columns_read(assembly: &Assembly, inputs: &[CompiledInput]) -> Result<usize, Error> {
+    let read = assembly.program.registers_read();
+    let is_read = |register: &&String| {
+        let register = assembly.registers.get(*register);
+        register.is_some_and(|register| read.contains(register))
+    };
+    let counts: Vec<(&str, usize)> = inputs
+        .iter()
+        .map(|input| {
+            let digits = input.registers.iter().filter(is_read).count();
+            (&*input.name, digits)
+        })
+        .collect();
+    let count = counts.iter().map(|(_, digits)| digits).sum();
+    if count > MAX_COLUMNS {
+        let counts: Vec<String> = counts
+            .iter()
+            .map(|(name, digits)| format!("`{name}` {digits}"))
+            .collect();
+        return Err(Error::new(format!(
+            "the program reads {count} columns of digits, and a run takes {MAX_COLUMNS}: {}",
+            counts.join(", ")
+        ))
+        .with_help(
+            "take a parameter set of wider messages, narrower or fewer inputs, or several programs",
+        ));
+    }
+    Ok(count)
 }
 
 /// What the engine will do with a program on fresh rows, with enough of them for two groups.
 fn forecast(
-    text: &str,
+    assembly: &Assembly,
     params: &'static ParamSet,
     registers: &[(String, bool)],
     group: u64,
 ) -> Result<MapFacts, Error> {
-    let internal = |error: &dyn std::fmt::Display| {
-        Error::new(format!("the program that was made is refused: {error}"))
-    };
-    let assembly = toroid_isa::assemble(text).map_err(|error| internal(&error))?;
     let mut inputs = BTreeMap::new();
     for (number, (name, signed)) in (1..).zip(registers) {
         let Some(register) = assembly.registers.get(name) else {
@@ -402,7 +469,7 @@ fn forecast(
 fn cost(
     params: &'static ParamSet,
     facts: &MapFacts,
-    (registers, result_rows, group): (&[(String, bool)], u64, Option<u64>),
+    (columns, result_rows, group): (usize, u64, Option<u64>),
 ) -> Result<Cost, Error> {
     let output = facts
         .outputs
@@ -436,7 +503,7 @@ fn cost(
         log2_failure: (of_row + (result_rows as f64).log2()).clamp(LEAST_LOG2, 0.0),
         key_bytes: KeyForm::Seeded.bootstrapping_key_bytes(params)
             + KeyForm::Seeded.key_switching_key_bytes(params),
-        input_bytes_per_row: registers.len() as u64 * params.modulus.word_bytes() as u64,
+        input_bytes_per_row: columns as u64 * params.modulus.word_bytes() as u64,
         result_bytes_per_row: (sample * result_rows).div_ceil(group.unwrap_or(1)),
     })
 }

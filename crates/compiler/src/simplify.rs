@@ -8,7 +8,9 @@ mod differences;
 mod fold;
 mod fuse;
 mod merge;
+mod narrow;
 
+pub(crate) use self::narrow::narrow;
 use crate::error::Error;
 use crate::graph::{Graph, MAX_TABLE_ENTRIES, Node, Op};
 use crate::interval::Interval;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Location};
 use crate::graph::{BitOperation, Comparison, Graph, Node, Op, Width};
-use crate::interval::MAX_MAGNITUDE;
+use crate::interval::{Interval, MAX_MAGNITUDE};
 
 /// The longest text that is read, in bytes.
 pub const MAX_SOURCE_BYTES: usize = 1 << 28;
@@ -211,6 +211,24 @@ impl<'a> Parser<'a> {
             }
         };
         Ok(Location { file, line })
+    }
+
+    /// Reads the statements of a text.
+    fn read(text: &'a str) -> Result<Parser<'a>, Error> {
+        if text.len() > MAX_SOURCE_BYTES {
+            return Err(Error::new(format!(
+                "the text has more than {MAX_SOURCE_BYTES} bytes"
+            )));
+        }
+        let mut parser = Parser::default();
+        for (line, number) in text.lines().zip(1u32..) {
+            parser.line(line).map_err(|mut error| {
+                error.line = Some(number);
+                error
+            })?;
+        }
+        parser.graph.set_location(None);
+        Ok(parser)
     }
 
     fn define(&mut self, name: &'a str, node: Node) -> Result<(), Error> {
@@ -473,25 +491,22 @@ impl Graph {
     /// # Errors
     /// The first statement that is wrong, with its line.
     pub fn parse(text: &str) -> Result<Graph, Error> {
-        if text.len() > MAX_SOURCE_BYTES {
-            return Err(Error::new(format!(
-                "the text has more than {MAX_SOURCE_BYTES} bytes"
-            )));
-        }
-        let mut parser = Parser::default();
-        for (line, number) in text.lines().zip(1u32..) {
-            parser.line(line).map_err(|mut error| {
-                error.line = Some(number);
-                error
-            })?;
-        }
-        parser.graph.set_location(None);
-        if parser.graph.outputs().is_empty() {
+        let graph = Parser::read(text)?.graph;
+        if graph.outputs().is_empty() {
             return Err(
                 Error::new("the graph has no output").with_help("write output NAME = VALUE")
             );
         }
-        Ok(parser.graph)
+        Ok(graph)
+    }
+
+    /// The interval of a value, by its name in the text form of a graph, which may have no output yet.
+    ///
+    /// # Errors
+    /// As [`parse`](Graph::parse), and a name that no statement defines.
+    pub fn interval_in(text: &str, name: &str) -> Result<Interval, Error> {
+        let parser = Parser::read(text)?;
+        Ok(parser.graph.interval(parser.find(name)?))
     }
 
     /// The names of all values in the text form; constants have none.

@@ -209,3 +209,16 @@ fn columns_give_what_rows_give() {
         "{error}"
     );
 }
+
+#[test]
+fn values_of_texts_without_outputs_have_intervals() {
+    let text = "input x: -8..7\ninterval = x * x\nsame = interval\nlarge = 1267650600228229401496703205376\n";
+    let shown = |name: &str| Graph::interval_in(text, name).map(|interval| interval.to_string());
+    assert_eq!(shown("x").unwrap(), "-8..7");
+    assert_eq!(shown("interval").unwrap(), "0..64");
+    assert_eq!(shown("same").unwrap(), "0..64");
+    assert!(shown("large").is_ok());
+    assert!(shown("y").unwrap_err().message.contains("defines `y`"));
+    let wrong = format!("{text}z = x +\n");
+    assert_eq!(Graph::interval_in(&wrong, "x").unwrap_err().line, Some(5));
+}

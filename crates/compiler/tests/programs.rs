@@ -5,9 +5,12 @@ mod random;
 
 use std::collections::{BTreeMap, HashMap};
 
-use random::{Random, far_graph, random_graph, random_rows};
-use toroid_compiler::{Compiled, Graph, Options, compile};
+use random::{Random, random_graph, random_graph_of, random_rows};
+use toroid_compiler::{
+    Compiled, Digit, Graph, Interval, Layout, MAX_COLUMNS, Options, compile, compile_until,
+};
 use toroid_isa::{Instruction, VrNumber};
+use toroid_task::CancelToken;
 use toroid_tfhe::params::ParamSet;
 
 /// Rows of exact phases, in units of 2^-64 turns, with the bits of their messages.
@@ -144,6 +147,15 @@ fn options(set: &str) -> Options {
         log2_failure: -30.0,
         ..Options::default()
     }
+}
+
+/// A random graph whose inputs have few values, most of them far from zero, and all of at most these bits.
+fn far_graph(random: &mut Random, bits: u32, statements: usize) -> Graph {
+    random_graph_of(random, (bits, statements), |random| {
+        let low = (1_i128 << random.below(u64::from(bits))) - random.below(4) as i128;
+        let low = if random.below(4) == 0 { -low } else { low };
+        (low, low + random.below(12) as i128)
+    })
 }
 
 /// Random graphs for a set; how many of them it took.
@@ -307,4 +319,174 @@ fn options_and_programs_have_a_form_in_json() {
     assert_eq!(compiled.alternatives.len(), 2);
     let json = serde_json::to_string(&compiled).unwrap();
     assert_eq!(serde_json::from_str::<Compiled>(&json).unwrap(), compiled);
+}
+
+/// Options for a column `x` of these digits.
+fn column(set: &str, digits: &[(u32, bool, u32)]) -> Options {
+    let digits = digits.iter().map(|&(bits, signed, shift)| Digit {
+        bits,
+        signed,
+        shift,
+    });
+    let layout = Layout {
+        digits: digits.collect(),
+    };
+    Options {
+        inputs: BTreeMap::from([("x".to_owned(), layout)]),
+        ..options(set)
+    }
+}
+
+#[test]
+fn inputs_take_the_values_that_their_columns_hold() {
+    let text = "
+        input x: -100..65535
+        square = x * x
+        low = x & 3
+        swapped = table(low, [1, 0, 3, 2])
+        output square = square
+        output swapped = swapped
+    ";
+    let graph = Graph::parse(text).unwrap();
+    let narrow = compile(&graph, &column("message16", &[(8, false, 0)])).unwrap();
+    assert_eq!(narrow.inputs[0].interval, Interval { low: 0, high: 255 });
+    let rows = BTreeMap::from([("x", (0..256).collect())]);
+    check(&graph, &narrow, &rows);
+    let wide = compile(&graph, &options("message16")).unwrap();
+    assert!(narrow.cost.bootstraps < wide.cost.bootstraps);
+    // A table is cut to the values that are left.
+    let entries: Vec<String> = (-100..65000).map(|x| (x % 7).to_string()).collect();
+    let text = format!(
+        "input x: -100..64999\ny = table(x, [{}])\noutput y = y",
+        entries.join(", ")
+    );
+    let graph = Graph::parse(&text).unwrap();
+    let table = compile(&graph, &column("message16", &[(8, false, 0)])).unwrap();
+    check(&graph, &table, &rows);
+}
+
+#[test]
+fn layouts_that_hold_nothing_are_refused() {
+    let graph = Graph::parse("input x: 300..400\ny = x + 1\noutput y = y").unwrap();
+    let refused = |digits: &[(u32, bool, u32)]| {
+        let error = compile(&graph, &column("message16", digits));
+        error.unwrap_err().message
+    };
+    let message = "column `x` holds 0..255, and the program takes 300..400";
+    assert_eq!(refused(&[(8, false, 0)]), message);
+    let twelve: Vec<_> = (0..12).map(|digit| (12, false, 12 * digit)).collect();
+    let broken: [&[(u32, bool, u32)]; 6] = [
+        &[],
+        &[(200, false, 0)],
+        &[(8, false, 200)],
+        &[(8, true, 0), (8, true, 8)],
+        &[(8, false, 8), (8, false, 0)],
+        &twelve,
+    ];
+    for digits in broken {
+        let message = refused(digits);
+        assert!(message.contains("do not follow each other"), "{message}");
+        let layout = &column("tiny", digits).inputs["x"];
+        assert_eq!((layout.interval(), layout.split(5)), (None, None));
+    }
+}
+
+#[test]
+fn programs_read_no_more_columns_than_a_run_takes() {
+    assert_eq!(
+        MAX_COLUMNS,
+        toroid_drive::computational::MAX_RANGES - 1,
+        "one range is that of the result"
+    );
+    let text = "
+        input x: 0..18446744073709551615
+        input y: 0..18446744073709551615
+        less = x < y
+        output less = less
+    ";
+    let graph = Graph::parse(text).unwrap();
+    let error = compile(&graph, &options("message4")).unwrap_err();
+    assert_eq!(
+        error.message,
+        "the program reads 64 columns of digits, and a run takes 63: `x` 32, `y` 32"
+    );
+    let both = Options {
+        sets: vec!["message4".to_owned(), "message8".to_owned()],
+        ..options("")
+    };
+    let compiled = compile(&graph, &both).unwrap();
+    assert_eq!(compiled.set, "message8");
+    // Inputs that nothing reads take no column.
+    let one = text.replace("x < y", "x < 5");
+    let compiled = compile(&Graph::parse(&one).unwrap(), &options("message4")).unwrap();
+    let word = ParamSet::by_name("message4").unwrap().modulus.word_bytes() as u64;
+    assert_eq!(compiled.cost.input_bytes_per_row, 32 * word);
+}
+
+#[test]
+fn what_fails_too_often_says_where_and_what_helps() {
+    let text = "
+        input x: 0..15
+        y = table(x, [0, 3, 1, 2, 9, 8, 7, 7, 1, 0, 15, 14, 13, 2, 4, 5]) @ \"pay.py\":7
+        output y = y
+    ";
+    let strict = Options {
+        log2_failure: -2000.0,
+        ..options("tiny")
+    };
+    let error = compile(&Graph::parse(text).unwrap(), &strict).unwrap_err();
+    assert_eq!(error.location.unwrap().to_string(), "pay.py:7");
+    assert!(
+        error.message.contains("1 row is wrong"),
+        "{}",
+        error.message
+    );
+    let help = error.help.unwrap();
+    assert!(help.contains("`log2_failure`"), "{help}");
+    assert!(help.contains("most doubtful is one of y"), "{help}");
+}
+
+#[test]
+fn results_of_damaged_programs_are_refused() {
+    let graph = Graph::parse("input x: -8..7\ny = abs(x)\noutput y = y").unwrap();
+    let compiled = compile(&graph, &options("tiny")).unwrap();
+    let refused = |change: &dyn Fn(&mut Compiled)| {
+        let mut damaged = compiled.clone();
+        change(&mut damaged);
+        damaged.decode(&[3, 5], 2).unwrap_err().message
+    };
+    for bits in [200, u32::MAX] {
+        let message = refused(&|compiled| compiled.outputs[0].parts[0].bits = bits);
+        assert!(message.starts_with("output `y` has"), "{message}");
+        let message = refused(&|compiled| compiled.outputs[0].parts[0].shift = bits);
+        assert!(message.starts_with("output `y` has"), "{message}");
+    }
+    let too_large = "output `y` exceeds 2^127";
+    assert_eq!(refused(&|c| c.outputs[0].offset = i128::MAX), too_large);
+    assert_eq!(
+        refused(&|c| c.outputs[0].parts[0].factor = i128::MAX),
+        too_large
+    );
+    assert_eq!(
+        refused(&|c| {
+            c.outputs[0].sum = true;
+            c.outputs[0].offset = i128::MAX - 20;
+        }),
+        too_large
+    );
+}
+
+#[test]
+fn compilations_and_evaluations_end_when_they_are_cancelled() {
+    let graph = Graph::parse("input x: -8..7\ny = abs(x)\noutput y = y").unwrap();
+    let cancel = CancelToken::new();
+    assert!(compile_until(&graph, &options("tiny"), &cancel).is_ok());
+    let rows: &[i128] = &[1, 2];
+    let columns = BTreeMap::from([("x", rows)]);
+    assert!(graph.evaluate_columns_until(&columns, &cancel).is_ok());
+    cancel.cancel();
+    let error = compile_until(&graph, &options("tiny"), &cancel).unwrap_err();
+    assert_eq!(error.message, "cancelled");
+    let error = graph.evaluate_columns_until(&columns, &cancel).unwrap_err();
+    assert_eq!(error.message, "cancelled");
 }

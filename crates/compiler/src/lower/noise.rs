@@ -14,7 +14,7 @@ use toroid_tfhe::noise::{
 use toroid_tfhe::params::ParamSet;
 
 use super::samples::{BaseId, Combo, Origin, Samples, TaskId};
-use crate::error::Error;
+use crate::error::{Error, Location};
 use crate::interval::Interval;
 
 /// How often the samples of a program are changed for less noise.
@@ -41,6 +41,14 @@ pub(super) struct Placement {
     pub(super) places: Vec<u32>,
     /// Tasks that results need, each after those that it needs.
     pub(super) order: Vec<TaskId>,
+}
+
+/// The function that fails most often.
+pub(super) struct Weakest {
+    /// The statement that it is for.
+    pub(super) location: Option<Location>,
+    pub(super) what: String,
+    pub(super) log2_failure: f64,
 }
 
 /// The variances that a set's samples have.
@@ -194,6 +202,21 @@ impl Placement {
         }
     }
 
+    /// The function that fails most often, if there is one.
+    pub(super) fn weakest(&self) -> Option<Weakest> {
+        let variances = Variances::of(self.samples.params);
+        let failures = self.order.iter().map(|task| {
+            let failure = self.log2_failure(Reader::Task(*task), &variances);
+            (failure, &self.samples.tasks[*task])
+        });
+        let (log2_failure, task) = failures.max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+        Some(Weakest {
+            location: task.location.clone(),
+            what: task.what.clone(),
+            log2_failure,
+        })
+    }
+
     /// Chooses places, and changes samples until each reader fails with at most this probability, as far as that is possible.
     pub(super) fn settle(&mut self, log2_failure: f64) -> Result<(), Error> {
         let variances = Variances::of(self.samples.params);
@@ -202,6 +225,7 @@ impl Placement {
             self.place();
             let mut changed = false;
             for reader in self.readers() {
+                self.samples.cancel.check()?;
                 let terms = self.read(reader).0.terms.len();
                 let fails = self.log2_failure(reader, &variances) > log2_failure;
                 if fails || terms > MOST_TERMS {

@@ -54,6 +54,7 @@ impl<'g> Operations<'g> {
     /// Lowers all statements.
     pub(super) fn lower(&mut self, options: &Options) -> Result<(), Error> {
         for node in self.graph.nodes() {
+            self.samples.cancel.check()?;
             self.samples.location = self.graph.location(node).cloned();
             self.samples.what = self.graph.show(node);
             let form = self.statement(node, options).map_err(|error| {
@@ -255,14 +256,6 @@ impl<'g> Operations<'g> {
                 self.samples.params.name,
                 self.width()
             )));
-        }
-        if !layout.holds(interval) {
-            return Err(self
-                .samples
-                .error(format!(
-                    "the layout of column `{name}` cannot hold {interval}"
-                ))
-                .with_help("encrypt the column for the values that the program takes"));
         }
         let number = self.inputs.len();
         let mut registers = Vec::new();

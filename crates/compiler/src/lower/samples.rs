@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use toroid_task::CancelToken;
 use toroid_tfhe::params::ParamSet;
 
 use crate::error::{Error, Location};
@@ -156,10 +157,12 @@ pub(super) struct Samples {
     /// The statement that is being lowered.
     pub(super) location: Option<Location>,
     pub(super) what: String,
+    /// Ends the compilation.
+    pub(super) cancel: CancelToken,
 }
 
 impl Samples {
-    pub(super) fn new(params: &'static ParamSet) -> Samples {
+    pub(super) fn new(params: &'static ParamSet, cancel: CancelToken) -> Samples {
         Samples {
             params,
             bases: Vec::new(),
@@ -168,6 +171,7 @@ impl Samples {
             known_bases: HashMap::new(),
             location: None,
             what: String::new(),
+            cancel,
         }
     }
 

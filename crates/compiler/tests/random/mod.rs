@@ -58,16 +58,8 @@ pub fn random_graph(random: &mut Random, bits: u32, statements: usize) -> Graph 
     })
 }
 
-/// A random graph whose inputs have few values, most of them far from zero, and all of at most these bits.
-pub fn far_graph(random: &mut Random, bits: u32, statements: usize) -> Graph {
-    random_graph_of(random, (bits, statements), |random| {
-        let low = (1_i128 << random.below(u64::from(bits))) - random.below(4) as i128;
-        let low = if random.below(4) == 0 { -low } else { low };
-        (low, low + random.below(12) as i128)
-    })
-}
-
-fn random_graph_of(
+/// A random graph with inputs of these intervals; what it computes with has at most these bits.
+pub fn random_graph_of(
     random: &mut Random,
     (bits, statements): (u32, usize),
     interval: impl Fn(&mut Random) -> (i128, i128),
