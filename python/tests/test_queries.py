@@ -157,3 +157,15 @@ def test_errors_within_programs_name_the_line_of_the_program(place: Any) -> None
     with pytest.raises(toroid.GraphError) as error:
         table.select(x=applied(halved, "halved", (raised(col("salary")),))).run()
     assert error.value.line == f"{__file__}:{line}"
+
+
+def test_questions_may_look_at_many_columns() -> None:
+    client = toroid.Client.generate("tiny-wopbs")
+    names = [f"x{number}" for number in range(40)]
+    data = {name: np.array([number % 4, (number + 1) % 4]) for number, name in enumerate(names)}
+    with toroid.open() as drive:
+        drive.install(client.public_keys())
+        table = drive.upload("wide", client.encrypt(data, {name: (0, 3) for name in names}))
+        total = sum((col(name) for name in names[1:]), col(names[0]))
+        found = client.decrypt(table.select(total=total).run(log2_failure=-30), max_log2_failure=-20)
+    assert found["total"].tolist() == [60, 60]
