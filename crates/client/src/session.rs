@@ -589,7 +589,8 @@ impl Session {
         blobs.filter(|blob| blob.written).filter_map(|blob| blob.sc)
     }
 
-    /// Refuses a column for a key id that has keys of another client key.
+    /// Refuses to compute on a column of a key id that has keys of another client key.
+    #[cfg(feature = "image")]
     pub(crate) fn check_column_key(
         &self,
         key_id: u32,

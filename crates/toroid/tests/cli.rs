@@ -927,11 +927,6 @@ fn a_key_id_belongs_to_one_client_key() {
     place.ok("column put d.img theirs numbers --key others/client.key");
     place.fails(1, ours, &["column theirs", "another client key", "key:0:"]);
     place.ok(&replaced);
-    place.fails(
-        1,
-        "column put d.img more numbers --key others/client.key",
-        &["column more", "another client key"],
-    );
     fs::write(place.path("same.tasm"), ".reg x = cor:0\n return x\n").unwrap();
     place.fails(
         1,

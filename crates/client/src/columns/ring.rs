@@ -572,7 +572,7 @@ impl Session {
     /// Makes a ring column of rows, for the keys of a key id.
     ///
     /// # Errors
-    /// [`ColumnError::Exists`], [`ColumnError::Name`], [`ColumnError::OtherKey`] where the key id has keys of another client key, those of the store.
+    /// [`ColumnError::Exists`], [`ColumnError::Name`], those of the store.
     pub async fn create_ring_column(
         &self,
         name: &str,
@@ -580,8 +580,6 @@ impl Session {
         rows: &RingRows,
         progress: &Progress,
     ) -> Result<ColumnStat, SessionError> {
-        self.check_column_key(key_id, rows.facts.tag)
-            .map_err(of(name))?;
         self.new_ring_column((name, None), (key_id, None), rows, progress)
             .await
     }
