@@ -254,6 +254,28 @@ def test_several_results_of_encrypted_rows(place: Any) -> None:
         other.decrypt(result)
 
 
+def test_arguments_may_be_wider_than_columns(place: Any) -> None:
+    client, drive = place
+
+    @toroid.program
+    def square(x: toroid.u16):
+        return x * x
+
+    table = drive.upload("narrow", client.encrypt({"x": [1, 3]}, {"x": (0, 3)}), replace=True)
+    assert client.decrypt(square.run(table)).tolist() == [1, 9]
+    assert "input x, 0..3" in square.explain(table)
+
+
+def test_programs_read_no_more_columns_than_a_run_takes() -> None:
+    @toroid.program
+    def less(x: toroid.u64, y: toroid.u64):
+        return x < y
+
+    with pytest.raises(toroid.GraphError, match="reads 64 columns of digits, and a run takes 63: `x` 32, `y` 32"):
+        less.compile(params="message4")
+    assert less.compile(params=["message4", "message8"]).params == "message8"
+
+
 def test_columns_that_exceed_the_type_of_an_argument_are_refused(place: Any) -> None:
     client, drive = place
 
