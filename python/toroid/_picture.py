@@ -13,6 +13,7 @@ from toroid import _core
 _STATEMENT = re.compile(r'(?P<head>.*?)(?: @ "(?P<file>[^"]*)":(?P<line>\d+))?')
 _CONSTANT = re.compile(r"(?P<name>\w+) = (?P<number>-?\d+)")
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_LINEAR = re.compile(r"-?(\d+\*)?\w+( [+-] (\d+\*)?\w+)*")
 _TABLE = re.compile(r"\[.*\]")
 _BOOTSTRAP = re.compile(r"bootstrap (?:\[(?P<several>[^\]]*)\]|\w+), .*")
 
@@ -110,7 +111,7 @@ def _boxes(graph: str, program: str) -> tuple[list[_Box], list[tuple[_Box, _Box]
             if not head.startswith("output "):
                 box.lines.append(_width(*_core.interval(graph, name)))
                 applied = functions.get(name, 0)
-                box.kind = "function" if applied or "(" in expression else "linear"
+                box.kind = "linear" if not applied and _LINEAR.fullmatch(expression) else "function"
                 if applied:
                     box.lines.append(_counted(applied, "function"))
             operands = dict.fromkeys(match[0] for match in _NAME.finditer(_TABLE.sub("", expression)))
