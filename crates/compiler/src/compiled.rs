@@ -38,7 +38,7 @@ impl Default for Options {
                 .map(str::to_owned)
                 .into(),
             rows: 1,
-            log2_failure: -64.0,
+            log2_failure: -128.0,
             digit_bits: None,
             simplify: true,
             inputs: BTreeMap::new(),

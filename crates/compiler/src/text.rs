@@ -112,6 +112,8 @@ struct Parser<'a> {
     graph: Graph,
     names: HashMap<&'a str, Node>,
     files: HashSet<Arc<str>>,
+    /// The place of statements that name none.
+    place: Option<Location>,
 }
 
 /// The tokens of a statement that are not read yet.
@@ -174,7 +176,8 @@ impl<'a> Parser<'a> {
         let place = tokens.iter().position(|token| *token == Token::Symbol("@"));
         let location = place
             .map(|place| self.location(&tokens[place + 1..]))
-            .transpose()?;
+            .transpose()?
+            .or_else(|| self.place.clone());
         self.graph.set_location(location.clone());
         let mut rest = Rest(&tokens[..place.unwrap_or(tokens.len())]);
         let result = match rest.0 {
@@ -213,8 +216,8 @@ impl<'a> Parser<'a> {
         Ok(Location { file, line })
     }
 
-    /// Reads the statements of a text.
-    fn read(text: &'a str) -> Result<Parser<'a>, Error> {
+    /// Reads the statements of a text. With a file's name, statements that name no place have that of their line there.
+    fn read(text: &'a str, file: Option<Arc<str>>) -> Result<Parser<'a>, Error> {
         if text.len() > MAX_SOURCE_BYTES {
             return Err(Error::new(format!(
                 "the text has more than {MAX_SOURCE_BYTES} bytes"
@@ -222,9 +225,10 @@ impl<'a> Parser<'a> {
         }
         let mut parser = Parser::default();
         for (line, number) in text.lines().zip(1u32..) {
+            parser.place = file.clone().map(|file| Location { file, line: number });
             parser.line(line).map_err(|mut error| {
                 error.line = Some(number);
-                error
+                error.at(parser.place.as_ref())
             })?;
         }
         parser.graph.set_location(None);
@@ -491,13 +495,25 @@ impl Graph {
     /// # Errors
     /// The first statement that is wrong, with its line.
     pub fn parse(text: &str) -> Result<Graph, Error> {
-        let graph = Parser::read(text)?.graph;
-        if graph.outputs().is_empty() {
-            return Err(
-                Error::new("the graph has no output").with_help("write output NAME = VALUE")
-            );
+        Graph::read(text, None)
+    }
+
+    /// Reads the text form from a file of this name: a statement that names no place has that of its line there.
+    ///
+    /// # Errors
+    /// The first statement that is wrong, with its place.
+    pub fn parse_file(text: &str, file: &str) -> Result<Graph, Error> {
+        Graph::read(text, Some(file.into()))
+    }
+
+    fn read(text: &str, file: Option<Arc<str>>) -> Result<Graph, Error> {
+        let parser = Parser::read(text, file)?;
+        if parser.graph.outputs().is_empty() {
+            return Err(Error::new("the graph has no output")
+                .with_help("write output NAME = VALUE")
+                .at(parser.place.as_ref()));
         }
-        Ok(graph)
+        Ok(parser.graph)
     }
 
     /// The interval of a value, by its name in the text form of a graph, which may have no output yet.
@@ -505,7 +521,7 @@ impl Graph {
     /// # Errors
     /// As [`parse`](Graph::parse), and a name that no statement defines.
     pub fn interval_in(text: &str, name: &str) -> Result<Interval, Error> {
-        let parser = Parser::read(text)?;
+        let parser = Parser::read(text, None)?;
         Ok(parser.graph.interval(parser.find(name)?))
     }
 

@@ -89,6 +89,7 @@ impl Place {
         let options = Options {
             sets: vec![self.client.params().name.to_owned()],
             rows,
+            log2_failure: -64.0,
             ..Options::default()
         };
         let compiled = compile(&graph, &options).unwrap();

@@ -123,12 +123,12 @@ impl Radix {
         let mut rest = digits.clone();
         let mut canonical = Vec::with_capacity(count);
         let mut carry = Combo::constant(0);
-        let base = self.base();
         for place in 0..count.saturating_sub(1) {
             let digit = rest.get(place).cloned();
             let sum = digit.unwrap_or(Combo::constant(0)).plus(&carry, 1);
-            canonical.push(samples.function(&sum, |value| value.rem_euclid(base))?);
-            carry = samples.function(&sum, |value| value.div_euclid(base))?;
+            let (digit, next) = self.carry(samples, &sum)?;
+            canonical.push(digit);
+            carry = next;
         }
         // What is left is one digit by what is known of the number.
         let mut top = carry;
@@ -142,6 +142,18 @@ impl Radix {
             high: interval.high >> shift,
         }));
         Ok(canonical)
+    }
+
+    /// What a sum of digits leaves at its place, and what it carries to the next.
+    pub(super) fn carry(
+        &self,
+        samples: &mut Samples,
+        sum: &Combo,
+    ) -> Result<(Combo, Combo), Error> {
+        let base = self.base();
+        let digit = samples.function(sum, |value| value.rem_euclid(base))?;
+        let carry = samples.function(sum, |value| value.div_euclid(base))?;
+        Ok((digit, carry))
     }
 
     /// All values that digits of these intervals can have.

@@ -151,6 +151,18 @@ impl<'g> Operations<'g> {
         }
     }
 
+    /// The same of digits that may be more than the number's interval has: what exceeds them cancels.
+    fn fitted(&mut self, node: Node, digits: Digits) -> Result<Form, Error> {
+        let interval = self.graph.interval(node);
+        if digits.len() <= self.radix.count(interval) {
+            return Ok(self.form(node, digits));
+        }
+        let digits = self
+            .radix
+            .normalize(&mut self.samples, &digits, Some(interval))?;
+        Ok(self.form(node, digits))
+    }
+
     fn statement(&mut self, node: Node, options: &Options) -> Result<Form, Error> {
         let graph = self.graph;
         let interval = graph.interval(node);
@@ -368,13 +380,7 @@ impl<'g> Operations<'g> {
         let known = self.radix.offset(Vec::new(), constant);
         self.radix
             .add(&mut self.samples, &mut number, (&known, 1, 0))?;
-        // What exceeds the digits of the number's interval cancels.
-        if number.len() > self.radix.count(interval) {
-            number = self
-                .radix
-                .normalize(&mut self.samples, &number, Some(interval))?;
-        }
-        Ok(self.form(node, number))
+        self.fitted(node, number)
     }
 
     fn multiply(&mut self, node: Node, x: Node, y: Node) -> Result<Form, Error> {
@@ -408,13 +414,7 @@ impl<'g> Operations<'g> {
                     .add(&mut self.samples, &mut number, (&pieces, 1, i + j))?;
             }
         }
-        let interval = self.graph.interval(node);
-        if number.len() > self.radix.count(interval) {
-            number = self
-                .radix
-                .normalize(&mut self.samples, &number, Some(interval))?;
-        }
-        Ok(self.form(node, number))
+        self.fitted(node, number)
     }
 
     /// The digits of a function of two samples.
@@ -603,12 +603,7 @@ impl<'g> Operations<'g> {
             };
             number.push(digit);
         }
-        if number.len() > self.radix.count(interval) {
-            number = self
-                .radix
-                .normalize(&mut self.samples, &number, Some(interval))?;
-        }
-        Ok(self.form(node, number))
+        self.fitted(node, number)
     }
 
     fn wrap(&mut self, node: Node, x: Node, width: Width) -> Result<Form, Error> {
@@ -625,7 +620,6 @@ impl<'g> Operations<'g> {
         digits.truncate(places);
         digits.resize(places, Combo::constant(0));
         // Carries go up to the highest digit that stays; its own leave the number.
-        let base = self.radix.base();
         let mut carry = Combo::constant(0);
         let mut number = Vec::with_capacity(places);
         let top = Width::new(top_bits, width.is_signed())
@@ -635,22 +629,12 @@ impl<'g> Operations<'g> {
             if place + 1 == places {
                 number.push(self.samples.function(&sum, |value| top.wrap(value))?);
             } else {
-                number.push(
-                    self.samples
-                        .function(&sum, |value| value.rem_euclid(base))?,
-                );
-                carry = self
-                    .samples
-                    .function(&sum, |value| value.div_euclid(base))?;
+                let (digit, next) = self.radix.carry(&mut self.samples, &sum)?;
+                number.push(digit);
+                carry = next;
             }
         }
-        let interval = self.graph.interval(node);
-        if number.len() > self.radix.count(interval) {
-            number = self
-                .radix
-                .normalize(&mut self.samples, &number, Some(interval))?;
-        }
-        Ok(self.form(node, number))
+        self.fitted(node, number)
     }
 
     /// Quotient and remainder by a positive constant, in digits; the quotient only where it is asked for.

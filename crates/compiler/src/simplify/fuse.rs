@@ -125,34 +125,33 @@ impl Sources {
         operands: &BTreeSet<Node>,
         fits: impl Fn([Node; 2]) -> bool,
     ) -> Vec<[Node; 2]> {
-        let mut sets: BTreeSet<Vec<Node>> = BTreeSet::from([Vec::new()]);
+        // A pair of a value with itself is that value alone.
+        let mut sets: Option<Vec<[Node; 2]>> = None;
         for operand in operands {
             let place = operand.index();
             let singles = [self.far[place], self.narrow[place], Some(*operand)];
-            let singles = singles.into_iter().flatten().map(|node| vec![node]);
-            let options: BTreeSet<Vec<Node>> = singles
-                .chain(self.pairs[place].iter().map(|pair| pair.to_vec()))
-                .collect();
-            let mut next: BTreeSet<Vec<Node>> = BTreeSet::new();
-            for set in &sets {
-                for option in &options {
-                    let union: BTreeSet<Node> = set.iter().chain(option).copied().collect();
-                    let union: Vec<Node> = union.into_iter().collect();
-                    let possible = match union[..] {
-                        [x, y] => fits([x, y]),
-                        [_] => true,
-                        _ => false,
-                    };
-                    if possible {
-                        next.insert(union);
-                    }
+            let singles = singles.into_iter().flatten().map(|node| [node, node]);
+            let mut options: Vec<[Node; 2]> = singles.collect();
+            options.extend(&self.pairs[place]);
+            let mut next = match sets {
+                None => options,
+                Some(sets) => {
+                    let both = sets
+                        .iter()
+                        .flat_map(|set| options.iter().map(move |option| (*set, *option)));
+                    both.filter_map(|(set, option)| union(set, option))
+                        .collect()
                 }
-            }
-            sets = next.into_iter().take(MOST_PAIRS).collect();
+            };
+            next.retain(|&[x, y]| x == y || fits([x, y]));
+            next.sort_unstable();
+            next.dedup();
+            next.truncate(MOST_PAIRS);
+            sets = Some(next);
         }
-        let pairs = sets.into_iter();
-        let pairs = pairs.filter_map(|set| <[Node; 2]>::try_from(set).ok());
-        pairs.collect()
+        let mut pairs = sets.unwrap_or_default();
+        pairs.retain(|[x, y]| x != y);
+        pairs
     }
 
     /// The arguments of tables that a value may be, the best first.
@@ -162,6 +161,17 @@ impl Sources {
         let pairs = self.pairs.get(node.index()).into_iter().flatten();
         single.into_iter().chain(pairs.map(|pair| pair.to_vec()))
     }
+}
+
+/// The two values of two pairs together, in their order, if they are no more.
+fn union([a, b]: [Node; 2], [c, d]: [Node; 2]) -> Option<[Node; 2]> {
+    let low = a.min(c);
+    let high = b.max(d);
+    let known = [low, high];
+    [a, b, c, d]
+        .iter()
+        .all(|node| known.contains(node))
+        .then_some(known)
 }
 
 /// How many functions a statement takes at least, for functions that read so many bits.

@@ -6,6 +6,9 @@ use super::{Rewrite, Sum, uses};
 use crate::error::Error;
 use crate::graph::{Comparison, Graph, Node, Op};
 
+/// The most sums in a sum of which it is looked whether they cancel with others.
+const MOST_SHARED: usize = 16;
+
 pub(super) fn merge(graph: &Graph) -> Result<Graph, Error> {
     let uses = uses(graph);
     let mut known: HashMap<Op, Node> = HashMap::new();
@@ -60,31 +63,37 @@ fn flat(rewrite: &Rewrite<'_>, node: Node, uses: &[u32]) -> Option<Op> {
     let Op::Linear { terms, constant } = rewrite.old.op(node) else {
         return None;
     };
-    let mut sum = Sum {
-        terms: Vec::new(),
-        constant: *constant,
-    };
+    let mut all = Vec::with_capacity(terms.len());
     let mut shared = Vec::new();
+    let mut known = *constant;
     for (term, weight) in terms {
         let made = rewrite.at(*term).ok()?;
         let parts = Sum::of(&rewrite.new, made);
         if uses[term.index()] == 1 || parts.terms.len() <= 1 {
-            sum = sum.plus(&parts, *weight)?;
+            for (part, of_part) in &parts.terms {
+                all.push((*part, of_part.checked_mul(*weight)?));
+            }
+            known = known.checked_add(parts.constant.checked_mul(*weight)?)?;
         } else {
-            shared.push((made, *weight, parts));
+            all.push((made, *weight));
+            if shared.len() < MOST_SHARED {
+                shared.push((made, *weight, parts));
+            }
         }
     }
+    let (terms, constant) = rewrite.new.in_order(all, known).ok()?;
+    let mut sum = Sum { terms, constant };
     for (made, weight, parts) in shared {
         let whole = Sum {
             terms: vec![(made, 1)],
             constant: 0,
         };
-        let (apart, together) = (sum.plus(&parts, weight)?, sum.plus(&whole, weight)?);
-        sum = if apart.terms.len() < together.terms.len() {
-            apart
-        } else {
-            together
-        };
+        let apart = sum
+            .plus(&whole, weight.checked_neg()?)?
+            .plus(&parts, weight)?;
+        if apart.terms.len() < sum.terms.len() {
+            sum = apart;
+        }
     }
     // Numbers in between may exceed what a graph has.
     sum.interval(&rewrite.new)?;
