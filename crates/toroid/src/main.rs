@@ -24,7 +24,7 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    column, core, demo, drive, keys, map, objects, params, program, raw, run, sample,
+    column, compile, core, demo, drive, keys, map, objects, params, program, raw, run, sample,
 };
 use crate::output::Output;
 
@@ -55,6 +55,8 @@ enum Command {
     Encrypt(sample::EncryptArgs),
     /// Decrypt a sample.
     Decrypt(sample::DecryptArgs),
+    /// Compile a graph of integer operations to a program for columns.
+    Compile(compile::Args),
     /// Assemble and check a program.
     Asm(program::AsmArgs),
     /// Show the text of a binary program.
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         Command::Keys(command) => keys::run(&command, &output),
         Command::Encrypt(args) => sample::encrypt(&args, &output),
         Command::Decrypt(args) => sample::decrypt(&args, &output),
+        Command::Compile(args) => compile::run(&args, &output),
         Command::Asm(args) => program::assemble(&args, &output),
         Command::Disasm(args) => program::disassemble(&args, &output),
         Command::Drive(command) => drive::run(&command, &output),

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod column;
+pub mod compile;
 pub mod core;
 pub mod demo;
 pub mod drive;
