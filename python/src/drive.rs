@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use pyo3::prelude::*;
@@ -30,6 +31,8 @@ use crate::{secret, work};
 #[pyclass(frozen, module = "toroid._core")]
 pub(crate) struct Drive {
     location: String,
+    /// How many calls run.
+    calls: AtomicUsize,
     /// None once it is closed. A call that runs keeps it open.
     inner: RwLock<Option<Arc<Inner>>>,
     /// Held by the run of a program: two runs of one session choose the same program index.
@@ -235,6 +238,7 @@ impl Drive {
     fn of(location: impl Into<String>, inner: Inner) -> Drive {
         Drive {
             location: location.into(),
+            calls: AtomicUsize::new(0),
             inner: RwLock::new(Some(Arc::new(inner))),
             turn: Mutex::new(()),
         }
@@ -250,8 +254,8 @@ impl Drive {
         })
     }
 
-    /// A long call on the drive. Once it is interrupted, the commands of a drive in this process end early; another drive ends the one
-    /// in progress by itself.
+    /// A long call on the drive. Once it is interrupted, it sends no further commands. The one in progress ends early on a drive in this process, unless
+    /// other calls run there, whose commands cannot be told from it.
     fn call<T: Send>(
         &self,
         py: Python<'_>,
@@ -260,12 +264,15 @@ impl Drive {
     ) -> PyResult<T> {
         let drive = self.inner()?;
         let interrupted = Arc::clone(&drive);
-        let interrupt = move || {
-            if let Some(image) = interrupted.image() {
+        let interrupt = || {
+            if let (Some(image), 1) = (interrupted.image(), self.calls.load(Ordering::SeqCst)) {
                 image.cancel_all();
             }
         };
-        work::run(py, progress, interrupt, |progress| call(&drive, progress))
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let result = work::run(py, progress, interrupt, |progress| call(&drive, progress));
+        self.calls.fetch_sub(1, Ordering::SeqCst);
+        result
     }
 }
 
@@ -336,17 +343,17 @@ impl Drive {
 
     /// Ends the drive's work and makes everything durable.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let taken = {
-            let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-            inner.take()
-        };
-        let Some(inner) = taken else {
+        // Held until it is certain that the drive closes: no other call may find it gone before.
+        let mut place = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(inner) = place.take() else {
             return Ok(());
         };
         match Arc::try_unwrap(inner) {
-            Ok(inner) => work::run(py, None, || {}, |_| Ok(inner.close()?)),
+            Ok(inner) => {
+                drop(place);
+                work::run(py, None, || {}, |_| Ok(inner.close()?))
+            }
             Err(inner) => {
-                let mut place = self.inner.write().unwrap_or_else(PoisonError::into_inner);
                 *place = Some(inner);
                 Err(Failure::new(
                     "BusyError",

@@ -22,7 +22,7 @@ enum Message {
 }
 
 /// Runs `work` on a thread of its own. The calling thread passes what the work reports to `progress`, a callable of the stage, the steps done and the
-/// steps in total, and looks for signals. Once either raises, it cancels the work, calls `interrupt` until the work has ended, and raises.
+/// steps in total, and looks for signals, and whether the callable's method `check` raises, if it has one. Once one of them raises, it cancels the work, calls `interrupt` until the work has ended, and raises.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,
@@ -31,6 +31,10 @@ pub(crate) fn run<T: Send>(
 ) -> PyResult<T> {
     let (sender, receiver) = mpsc::channel();
     let cancel = CancelToken::new();
+    let check = match &progress {
+        Some(progress) => progress.bind(py).getattr_opt("check")?.map(Bound::unbind),
+        None => None,
+    };
     let reports = match &progress {
         Some(_) => {
             let sender = sender.clone();
@@ -68,7 +72,12 @@ pub(crate) fn run<T: Send>(
                             py.check_signals()
                         })
                     }
-                    _ => Python::attach(|py| py.check_signals()),
+                    _ => Python::attach(|py| {
+                        if let Some(check) = &check {
+                            check.call0(py)?;
+                        }
+                        py.check_signals()
+                    }),
                 };
                 if let Err(error) = looked {
                     raised = Some(error);

@@ -216,3 +216,30 @@ def test_what_progress_raises_ends_the_call(key: _core.ClientKey, drive: _core.D
     with pytest.raises(LookupError, match="enough"):
         drive.put_keys(key.public_keys(), progress=fail)
     drive.put_keys(key.public_keys())
+
+
+def test_a_call_that_ends_early_leaves_those_of_other_threads_alone(drive: _core.Drive) -> None:
+    key = _core.ClientKey.generate("tiny")
+    drive.put_keys(key.public_keys())
+    numbers = np.arange(512) % 16
+    drive.put_column("x", key.encrypt_column(numbers, 4))
+    drive.map(HALF, {"x": "x"}, "warm", rows=(0, 8))
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            drive.map(HALF, {"x": "x"}, "y", unit=8)
+        except BaseException as error:  # noqa: BLE001
+            failures.append(error)
+
+    def fail(*step: object) -> None:
+        raise LookupError("enough")
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    few = key.encrypt_column([1, 2], 4)
+    while thread.is_alive():
+        with pytest.raises(LookupError):
+            drive.put_column("z", few, True, progress=fail)
+    assert failures == []
+    assert key.decrypt_column(drive.get_column("y")).tolist() == (numbers // 2).tolist()
