@@ -90,6 +90,7 @@ fn class_of_scheme(error: &TfheError) -> &'static str {
         | TfheError::SampleBits { .. }
         | TfheError::FunctionTooWide { .. }
         | TfheError::MessageTooWide { .. } => "WidthError",
+        TfheError::ColumnRows { .. } => "RowsError",
         TfheError::Format(_) | TfheError::Length { .. } | TfheError::NotCanonical { .. } => {
             "DamagedError"
         }
@@ -104,6 +105,7 @@ fn class_of_column(error: &ColumnError) -> &'static str {
         ColumnError::Damaged(_) => "DamagedError",
         ColumnError::Untrusted(_) => "UntrustedError",
         ColumnError::Rows { .. } => "RowsError",
+        ColumnError::Memory { .. } => "FullError",
         ColumnError::Tfhe(error) => class_of_scheme(error),
         _ => "Error",
     }

@@ -28,6 +28,27 @@ impl EncryptedRows {
         Ok(EncryptedRows { rows })
     }
 
+    /// Rows of others, one range behind the other: of each its column, its first row and the row behind its last one. `signed` says what they become where
+    /// columns differ in it.
+    #[classmethod]
+    #[pyo3(signature = (ranges, signed=None))]
+    fn gather(
+        _class: &Bound<'_, PyType>,
+        py: Python<'_>,
+        ranges: Vec<(Py<EncryptedRows>, u64, u64)>,
+        signed: Option<bool>,
+    ) -> PyResult<EncryptedRows> {
+        let rows = py.detach(|| {
+            let ranges = ranges.iter();
+            let ranges: Vec<_> = ranges
+                .map(|(rows, first, end)| (&rows.get().rows, *first..*end))
+                .collect();
+            columns::EncryptedRows::gather(&ranges, signed)
+        });
+        let rows = rows.map_err(Failure::from)?;
+        Ok(EncryptedRows { rows })
+    }
+
     /// The rows for a file or another process.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &self.bytes()?))

@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars
+import pyarrow
 import pytest
 import toroid
+from toroid import _arrow
 
 
 @pytest.fixture(scope="module", params=["tiny", "tiny-wopbs"])
@@ -50,6 +54,89 @@ def test_data_frames_are_tables(client: toroid.Client) -> None:
     for name, make in (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "table")):
         module = pytest.importorskip(name)
         assert same(client.decrypt(client.encrypt(getattr(module, make)(data))), data), name
+
+
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+
+
+class OnlyArrow:
+    """An object of which nothing is known but that it hands out capsules."""
+
+    def __init__(self, of: Any, method: str = "__arrow_c_stream__") -> None:
+        setattr(self, method, lambda *_: getattr(of, method)())
+
+
+def read(of: Any, method: str = "__arrow_c_stream__") -> Any:
+    return _arrow.read(OnlyArrow(of, method), "x")
+
+
+def test_arrow_columns_of_all_widths_come_in_chunks_and_with_offsets() -> None:
+    for name in INTEGERS:
+        info = np.iinfo(name)
+        numbers = [int(info.min), int(info.max), 0, 1, 2, 3, 5, 8, 13]
+        array = pyarrow.array(numbers, getattr(pyarrow, name)())
+        chunked = pyarrow.chunked_array([array, array.slice(3, 4), array.slice(0, 0)])
+        found = read(chunked)
+        assert found.dtype == np.dtype(name)
+        assert found.tolist() == numbers + numbers[3:7]
+        assert read(array.slice(1, 5), "__arrow_c_array__").tolist() == numbers[1:6]
+        assert read(polars.Series("x", numbers, getattr(polars, name.replace("i", "I").replace("u", "U")))).tolist() == numbers
+    bits = [bool(number % 3) for number in range(40)]
+    array = pyarrow.array(bits)
+    assert read(array.slice(5, 30), "__arrow_c_array__").tolist() == bits[5:35]
+    assert read(pyarrow.chunked_array([array.slice(9), array])).tolist() == bits[9:] + bits
+    assert read(pyarrow.array([], pyarrow.int8()), "__arrow_c_array__").tolist() == []
+
+
+def test_arrow_tables_are_read_with_the_rows_that_they_show(client: toroid.Client) -> None:
+    data = {"a": list(range(10)), "b": [number % 2 == 0 for number in range(10)]}
+    table = pyarrow.table(data)
+    for frame in (table, table.to_reader(3), polars.DataFrame(data), pd.DataFrame(data)):
+        found = read(frame)
+        assert {name: column.tolist() for name, column in found.items()} == data
+    sliced = pyarrow.RecordBatch.from_pydict(data).slice(4, 3)
+    assert {name: column.tolist() for name, column in read(sliced, "__arrow_c_array__").items()} == {"a": [4, 5, 6], "b": [True, False, True]}
+    struct = pyarrow.StructArray.from_arrays([pyarrow.array(data["a"]).slice(1)], names=["a"]).slice(2, 2)
+    assert read(struct, "__arrow_c_array__")["a"].tolist() == [3, 4]
+    encrypted = client.encrypt(OnlyArrow(table.to_reader(4)))
+    assert same(client.decrypt(encrypted), data)
+    assert client.decrypt(client.encrypt(pyarrow.array([1, 2, 3]))).tolist() == [1, 2, 3]
+    assert client.decrypt(client.encrypt(OnlyArrow(polars.Series([4, 5])), "u16")).tolist() == [4, 5]
+
+
+def test_missing_values_are_refused_with_their_row(client: toroid.Client) -> None:
+    numbers = [*range(12), None, 3]
+    chunked = pyarrow.chunked_array([pyarrow.array([7, 8]), pyarrow.array(numbers, pyarrow.int64()).slice(2)])
+    with pytest.raises(ValueError, match="x: row 12 has no value"):
+        client.encrypt({"x": chunked})
+    for frame in (pyarrow.table({"x": numbers}), polars.DataFrame({"x": numbers}), pd.DataFrame({"x": pd.array(numbers, "Int64")}), pd.DataFrame({"x": numbers})):
+        with pytest.raises(ValueError, match="x: row 12 has no value"):
+            client.encrypt(frame)
+    with pytest.raises(ValueError, match="x: row 1 has no value"):
+        client.encrypt({"x": [1, None]})
+    with pytest.raises(ValueError, match="row 0 has no value"):
+        client.encrypt(pyarrow.array([None]))
+    hidden = pyarrow.StructArray.from_arrays([pyarrow.array([1, 2])], names=["a"], mask=pyarrow.array([False, True]))
+    with pytest.raises(ValueError, match="a: row 1 has no value"):
+        read(hidden, "__arrow_c_array__")
+
+
+def test_other_types_of_arrow_are_refused(client: toroid.Client) -> None:
+    for values in ([0.5], ["a"], [[1]]):
+        with pytest.raises(TypeError, match="integers or booleans"):
+            client.encrypt({"x": pyarrow.array(values)})
+    with pytest.raises(TypeError, match="x: a dictionary stands for its values"):
+        client.encrypt({"x": pyarrow.array([1, 1]).dictionary_encode()})
+    with pytest.raises(TypeError, match="x: a table of 1 columns"):
+        client.encrypt({"x": pyarrow.table({"y": [1]})})
+
+    def broken() -> Any:
+        yield pyarrow.record_batch({"x": [1]})
+        raise RuntimeError("no more")
+
+    reader = pyarrow.RecordBatchReader.from_batches(pyarrow.schema([("x", pyarrow.int64())]), broken())
+    with pytest.raises(ValueError, match="no more"):
+        read(reader)
 
 
 def test_types_are_kept_and_checked(client: toroid.Client) -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+import pickle
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars
+import pyarrow
 import pytest
 import toroid
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from toroid import col
+from toroid._columns import Layout, StoredColumn
 from toroid._expr import applied
+from toroid._rounds import _Stored, network
 
 ROWS = 24
 
@@ -103,11 +112,291 @@ def test_all_rows_are_counted_without_a_program(place: Any, data: dict[str, Any]
     assert found == {"n": ROWS, "total": int(data["salary"].sum())}
 
 
+def test_least_and_greatest_values(place: Any, data: dict[str, Any]) -> None:
+    _, table = place
+    pay = col("salary")
+    query = table.where(pay > 20).agg(least=pay.min(), most=pay.max(), n=toroid.count(), low=(3 - pay).min())
+    chosen = data["salary"][data["salary"] > 20]
+    expected = {"least": chosen.min(), "most": chosen.max(), "n": len(chosen), "low": 3 - chosen.max()}
+    assert query.simulate(data) == expected
+    assert answer(place, query) == expected
+    # Without a condition the columns go into the comparisons as they are: n - 1 of them.
+    whole = table.agg(least=pay.min())
+    assert answer(place, whole) == whole.simulate(data) == {"least": data["salary"].min()}
+    assert whole.cost().comparisons == ROWS - 1
+    # The lesser one, and a bootstrap of it, so that the noise of rounds does not add up.
+    assert whole.cost().bootstraps == 2 * (ROWS - 1)
+    assert whole.cost().rounds == 5
+    # Nothing is left on the drive.
+    assert all(name.startswith("staff/") for name in table.drive.columns())
+
+
+def test_least_values_of_groups_and_of_no_rows(place: Any, data: dict[str, Any]) -> None:
+    _, table = place
+    query = table.where(col("dept") != 3).group_by("dept").agg(least=col("salary").min(), n=toroid.count())
+    frame = pd.DataFrame(data)
+    expected = [int(frame[frame.dept == dept].salary.min()) for dept in range(3)]
+    found = answer(place, query)
+    assert found["least"].tolist() == [*expected, None]
+    assert found["n"][3] == 0
+    assert query.simulate(data)["least"].tolist() == found["least"].tolist()
+    nothing = table.where(col("salary") > 63).agg(least=col("salary").min(), most=col("salary").max())
+    assert nothing.simulate(data) == {"least": None, "most": None}
+
+
+DEPTS = {"dept": [2, 0, 3], "budget": [40, 7, 15], "is_abroad": [False, True, True]}
+
+
+def frames() -> list[Any]:
+    return [DEPTS, pd.DataFrame(DEPTS), polars.DataFrame(DEPTS), pyarrow.table(DEPTS)]
+
+
+def test_rows_are_joined_with_a_table_in_clear(place: Any, data: dict[str, Any]) -> None:
+    _, table = place
+    merged = pd.DataFrame(data).merge(pd.DataFrame(DEPTS), on="dept")
+    query = table.join(frames()[3], "dept").where(col("salary") > 20).group_by("is_abroad").agg(n=toroid.count(), most=col("budget").max())
+    groups = merged[merged.salary > 20].groupby("is_abroad")
+    found = answer(place, query)
+    assert found["is_abroad"].tolist() == [0, 1]
+    assert found["n"].tolist() == groups.size().tolist()
+    assert found["most"].tolist() == groups.budget.max().tolist()
+    for other in frames():
+        total = table.join(other, "dept").agg(total=(col("budget") + col("salary")).sum())
+        assert total.simulate(data) == {"total": int((merged.budget + merged.salary).sum())}
+
+
+def test_rows_without_a_partner_get_a_number(place: Any, data: dict[str, Any]) -> None:
+    _, table = place
+    query = table.join(DEPTS, "dept", how="left", fill=-1)
+    merged = pd.DataFrame(data).merge(pd.DataFrame(DEPTS), on="dept", how="left")
+    budgets = merged.budget.fillna(-1).astype(int)
+    found = answer(place, query.select("salary", "budget"))
+    assert found["budget"].tolist() == budgets.tolist()
+    # What was joined is a column as every other: it can be sorted by, looked up again, and goes along.
+    ranking = query.sort("budget").simulate(data)
+    assert ranking["budget"].tolist() == sorted(budgets.tolist())
+    regions = {"budget": [7, 15, 40], "region": [0, 1, 2]}
+    again = query.where(col("budget") >= 0).join(regions, "budget", how="left", fill=9).select("region").simulate(data)
+    assert again["region"].tolist() == [{7: 0, 15: 1, 40: 2}.get(budget, 9) for budget in budgets]
+    inner = table.join(DEPTS, "dept").top_k(30, "budget").simulate(data)
+    assert inner["budget"].tolist() == sorted(budgets[budgets >= 0].tolist(), reverse=True)
+
+
+def test_wrong_joins_are_refused(place: Any) -> None:
+    _, table = place
+    with pytest.raises(ValueError, match="key 1 stands in rows 0 and 2"):
+        table.join({"dept": [1, 2, 1], "x": [0, 0, 0]}, "dept")
+    with pytest.raises(ValueError, match="column x of the table to join has 1 rows"):
+        table.join({"dept": [1, 2], "x": [0]}, "dept")
+    with pytest.raises(ValueError, match="a column salary already"):
+        table.join({"dept": [1], "salary": [0]}, "dept")
+    with pytest.raises(ValueError, match="'inner' or 'left'"):
+        table.join(DEPTS, "dept", how="outer")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="with the column team"):
+        table.join(DEPTS, "team")
+    with pytest.raises(TypeError, match="integers or booleans"):
+        table.join({"dept": [1], "x": [0.5]}, "dept")
+    line = sys._getframe().f_lineno + 1
+    outside = table.join({"dept": [0, 4], "x": [0, 1]}, "dept")
+    with pytest.raises(toroid.GraphError, match=r"key 4 of the table to join is outside 0\.\.3") as error:
+        outside.agg(n=toroid.count()).cost()
+    assert error.value.line == f"{__file__}:{line}"
+    wide = plain_table({"x": (0, 2**20)}, 9).join({"x": [1], "y": [2]}, "x").agg(y=col("y").sum())
+    with pytest.raises(toroid.GraphError, match="at most 65536 entries"):
+        wide.cost()
+
+
+def rows_of(columns: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    return sorted(zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True))
+
+
+def test_sorted_rows(place: Any, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, table = place
+    # Several commands for each round.
+    monkeypatch.setattr("toroid._rounds.BLOCK_ROWS", 5)
+    query = table.sort("salary")
+    found = answer(place, query)
+    assert found["salary"].tolist() == sorted(data["salary"].tolist())
+    assert rows_of(found) == rows_of(data)
+    simulated = query.simulate(data)
+    assert all((simulated[name] == found[name]).all() for name in found)
+    assert len(network(ROWS, ROWS)[0]) == query.cost().rounds == 15
+    assert all(name.startswith("staff/") for name in table.drive.columns())
+
+
+def test_rows_of_the_greatest_keys_that_meet_a_condition(place: Any, data: dict[str, Any]) -> None:
+    _, table = place
+    query = table.where(col("dept") != 2).select("salary", tax=tax(col("salary")), dept=col("dept") - 3).top_k(3, col("salary") - 20)
+    found = answer(place, query)
+    chosen = data["salary"][data["dept"] != 2]
+    assert found["salary"].tolist() == sorted(chosen.tolist(), reverse=True)[:3]
+    assert found["tax"].tolist() == [tax(int(salary)) for salary in found["salary"]]
+    assert set(rows_of({"salary": found["salary"], "dept": found["dept"] + 3})) <= set(rows_of(data))
+    assert query.cost().comparisons < table.sort("salary").cost().comparisons
+    # Fewer rows meet a condition than are asked for.
+    few = table.where(col("salary") == data["salary"][0]).top_k(20, "dept", descending=False)
+    depts = sorted(data["dept"][data["salary"] == data["salary"][0]].tolist())
+    assert few.simulate(data)["dept"].tolist() == depts
+
+
+def test_networks_sort() -> None:
+    # A network that sorts all rows of zeros and ones sorts all rows.
+    for rows in range(1, 10):
+        for first in range(1, rows + 1):
+            rounds, order = network(rows, first)
+            assert all(len({row for pair in pairs for row in pair}) == 2 * len(pairs) for pairs in rounds)
+            for numbers in itertools.product((0, 1), repeat=rows):
+                places = list(numbers)
+                for low, high in itertools.chain.from_iterable(rounds):
+                    places[low], places[high] = sorted((places[low], places[high]))
+                assert [places[row] for row in order] == sorted(numbers)[:first]
+    assert sum(map(len, network(1000, 1)[0])) == 999
+    assert sum(map(len, network(1000, 8)[0])) < sum(map(len, network(1000, 100)[0])) < sum(map(len, network(1000, 1000)[0]))
+
+
+def plain_table(columns: Mapping[str, tuple[int, int]], rows: int, params: str = "tiny-wopbs", bits: int = 9) -> toroid.Table:
+    """A table of which nothing but the layouts is known."""
+    layouts = {name: Layout.of(low, high, bits, bits // 2) for name, (low, high) in columns.items()}
+    stored = {name: StoredColumn(layout, (name,) * len(layout.digits), rows, params) for name, layout in layouts.items()}
+    return toroid.Table(None, "plain", stored)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.data())
+def test_comparisons_in_clear_are_those_of_pandas(drawn: st.DataObject) -> None:
+    ends = {name: sorted(drawn.draw(st.tuples(*[st.integers(-300, 300)] * 2), label=name)) for name in ("a", "b")}
+    count = drawn.draw(st.integers(1, 12))
+    numbers = {name: drawn.draw(st.lists(st.integers(*interval), min_size=count, max_size=count)) for name, interval in ends.items()}
+    table, frame = plain_table(ends, count), pd.DataFrame(numbers)
+    bound, descending = drawn.draw(st.integers(-300, 300)), drawn.draw(st.booleans())
+    taken = drawn.draw(st.integers(1, 13))
+    chosen = frame[frame.a + frame.b >= bound]
+    question = table.where(col("a") + col("b") >= bound)
+    extremes = question.agg(least=col("a").min(), most=(col("a") - col("b")).max()).simulate(numbers)
+    difference = chosen.a - chosen.b
+    assert extremes == {"least": None, "most": None} if chosen.empty else {"least": chosen.a.min(), "most": difference.max()}
+    assert table.agg(most=col("b").max()).simulate(numbers) == {"most": frame.b.max()}
+    found = question.top_k(taken, "a", descending=descending).simulate(numbers)
+    assert found["a"].tolist() == chosen.a.sort_values(ascending=not descending).tolist()[:taken]
+    assert set(rows_of(found)) <= set(rows_of(numbers))
+    key = col("b") - col("a")
+    found = table.sort(key, descending=descending).simulate(numbers)
+    assert rows_of(found) == rows_of(numbers)
+    keys = (found["b"] - found["a"]).tolist()
+    assert keys == sorted(keys, reverse=descending)
+
+
+@pytest.mark.parametrize("name", ["long", "one"])
+def test_numbers_of_several_digits_are_compared(name: str) -> None:
+    low, high = {"long": (-(2**26), 2**26), "one": (-5, -5)}[name]
+    rng = np.random.default_rng(12)
+    data = {"x": rng.integers(low, high + 1, 5), "y": rng.integers(0, 2**20, 5)}
+    client = toroid.Client.generate("tiny-wopbs")
+    with toroid.open() as drive:
+        drive.install(client.public_keys())
+        table = drive.upload("numbers", client.encrypt(data, {"x": (low, high), "y": (0, 2**20)}))
+        query = table.top_k(3, "x")
+        found = client.decrypt(query.run(log2_failure=-30), max_log2_failure=-20)
+        assert found["x"].tolist() == sorted(data["x"].tolist(), reverse=True)[:3]
+        assert set(rows_of(found)) <= set(rows_of(data))
+
+
+def test_pairs_that_do_not_fit_the_memory_of_the_drive_go_in_parts(place: Any, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, table = place
+    asked: list[int] = []
+    run = _Stored._run
+
+    def little(machine: _Stored, compiled: Any, program: Any, inputs: Any, rows: int) -> Any:
+        asked.append(rows)
+        if rows > 4:
+            raise toroid.FullError("no room")
+        return run(machine, compiled, program, inputs, rows)
+
+    monkeypatch.setattr(_Stored, "_run", little)
+    assert answer(place, table.agg(most=col("salary").max())) == {"most": data["salary"].max()}
+    assert max(asked) > 4
+
+
+def test_a_sort_that_was_interrupted_goes_on(place: Any, data: dict[str, Any]) -> None:
+    client, table = place
+    query = table.select("salary").sort("salary")
+
+    def interrupt(_stage: str, done: int, total: int) -> None:
+        if done > total // 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        query.run(log2_failure=-30, progress=interrupt)
+    kept = [name for name in table.drive.columns() if not name.startswith("staff/")]
+    assert kept
+    steps: list[int] = []
+    encrypted = query.run(log2_failure=-30, progress=lambda _stage, done, _total: steps.append(done))
+    assert client.decrypt(encrypted, max_log2_failure=-20)["salary"].tolist() == sorted(data["salary"].tolist())
+    assert steps[-1] == query.cost().comparisons
+    assert all(name.startswith("staff/") for name in table.drive.columns())
+
+
+def test_questions_that_end_take_no_more_parts(place: Any) -> None:
+    _, table = place
+    with pytest.raises(ValueError, match="last part of a question"):
+        table.sort("salary").where(col("dept") == 1)
+    with pytest.raises(ValueError, match="last part of a question"):
+        table.histogram("salary", [0, 5]).group_by("dept")
+    with pytest.raises(ValueError, match="sort the answer once it is decrypted"):
+        table.group_by("dept").agg(n=toroid.count()).sort("n")
+    with pytest.raises(ValueError, match="at least one"):
+        table.top_k(0, "salary")
+    long = plain_table({"x": (0, 2**40)}, 9)
+    with pytest.raises(toroid.GraphError, match="11 digits") as error:
+        long.sort("x").cost()
+    assert error.value.line == f"{__file__}:{sys._getframe().f_lineno - 1}"
+
+
+def test_conditions_that_hold_for_all_rows_or_none_and_keys_of_one_value() -> None:
+    data = {"x": np.array([3, 1, 2]), "y": np.array([400, 7, 300])}
+    client = toroid.Client.generate("tiny-wopbs")
+    with toroid.open() as drive:
+        drive.install(client.public_keys())
+        table = drive.upload("numbers", client.encrypt(data, {"x": (0, 63), "y": (0, 511)}))
+        nothing, everything = table.where(col("x") > 63), table.where(col("x") - col("x") == 0)
+        questions: list[tuple[toroid.Query, dict[str, Any]]] = [
+            (nothing.agg(least=col("y").min(), most=col("x").max()), {"least": None, "most": None}),
+            (nothing.top_k(2, "y"), {"x": [], "y": []}),
+            (everything.agg(least=col("x").min(), most=col("y").max()), {"least": 1, "most": 400}),
+            (everything.top_k(2, "y"), {"x": [3, 2], "y": [400, 300]}),
+            (table.agg(most=(col("x") & 64).max(), least=(col("x") * 0 - 9).min()), {"most": 0, "least": -9}),
+            (table.select(z=col("x") * 0 + 7).sort(col("y") * 0), {"z": [7, 7, 7]}),
+        ]
+        for query, expected in questions:
+            encrypted = pickle.loads(pickle.dumps(query.run(log2_failure=-30)))
+            found = client.decrypt(encrypted, max_log2_failure=-20)
+            for each in (found, query.simulate(data)):
+                assert {name: np.asarray(each[name]).tolist() for name in each} == expected, query
+
+
+@pytest.mark.parametrize("params", ["message8", "message16"])
+def test_whole_messages_are_compared(params: str) -> None:
+    bits = 8 if params == "message8" else 16
+    for low, high in ((0, 2**bits - 1), (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1), (0, 2 ** (bits - 1))):
+        table = plain_table({"x": (low, high), "y": (0, 3)}, 50, params, bits)
+        for question in (table, table.where(col("y") > 1)):
+            for query in (question.agg(most=col("x").max(), least=col("x").min()), question.top_k(1, "x")):
+                assert query.cost().log2_failure < -100
+
+
+def test_many_rounds_keep_the_noise_of_one() -> None:
+    for params, bits in (("message8", 8), ("message14", 14), ("message16", 16)):
+        for most in (63, 255, 2**12 - 1, 2**16 - 1):
+            cost = plain_table({"x": (0, most)}, 1000, params, bits).sort("x").cost()
+            assert cost.rounds == 55
+            assert cost.log2_failure < -110
+
+
 def test_wrong_questions_are_refused(place: Any) -> None:
     _, table = place
     with pytest.raises(toroid.MissingError, match="no column wage; it has salary, dept"):
         table.agg(total=col("wage").sum()).run()
-    with pytest.raises(TypeError, match="is no sum, count or mean"):
+    with pytest.raises(TypeError, match="is no sum, count, mean, min or max"):
         table.agg(total=col("salary"))
     with pytest.raises(TypeError, match="write & for `and`"):
         bool(col("salary") > 3 and col("dept") > 1)

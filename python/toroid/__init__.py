@@ -30,7 +30,8 @@ from toroid._errors import (
 )
 from toroid._expr import Aggregate, Expr, col, count
 from toroid._program import Compiled, Cost, GraphProgram, Program, Result, program, table
-from toroid._query import Answer, Query
+from toroid._query import Answer, ComparedAnswer, Query
+from toroid._rounds import CompiledRounds, RoundsCost
 from toroid._trace import Value, dot, matmul, maximum, minimum, select, wrap
 from toroid._types import Range, i4, i8, i12, i16, i32, i64, u1, u2, u4, u8, u12, u16, u32, u64
 
@@ -42,7 +43,9 @@ __all__ = [
     "BusyError",
     "Client",
     "ClosedError",
+    "ComparedAnswer",
     "Compiled",
+    "CompiledRounds",
     "Cost",
     "DamagedError",
     "Drive",
@@ -71,6 +74,7 @@ __all__ = [
     "RangeError",
     "ReadOnlyError",
     "Result",
+    "RoundsCost",
     "RowsError",
     "Table",
     "UntrustedError",

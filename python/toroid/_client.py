@@ -91,7 +91,8 @@ class Client:
         digit_bits: int | None = None,
         progress: Progress = None,
     ) -> EncryptedColumn | EncryptedTable:
-        """Encrypts a column of integers or booleans, or a table of them: a dict, or a data frame of pandas, polars or pyarrow.
+        """Encrypts a column of integers or booleans, or a table of them: arrays, lists and dicts of them, columns and data frames of pandas, polars and
+        pyarrow, and any object that hands out capsules in Arrow's format (`__arrow_c_stream__`, `__arrow_c_array__`). A missing value is refused.
 
         `types` gives the type of a column, or those of a table's columns by their names: a name such as "u16", a type such as `toroid.u12` or
         `numpy.uint16`, or a pair of the least and the greatest number. The interval of the type is public. Numbers wider than a message of the parameter set become digits of `digit_bits` bits, half a message if not given.

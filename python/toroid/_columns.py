@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 import unicodedata
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from toroid import _arrow
 from toroid._core import EncryptedRows
 from toroid._errors import DamagedError, KeyMismatch, RangeError, RowsError
 from toroid._types import NAMED, Range, range_of
@@ -122,7 +124,10 @@ def numbers_of(name: str, values: object, kind: object = None) -> tuple[npt.NDAr
         RangeError: A number is outside the type, or the type is wider than 64 bits.
         RowsError: There are none.
     """
-    array = np.asarray(values)
+    read = None if isinstance(values, np.ndarray) else _arrow.read(values, name)
+    if isinstance(read, dict):
+        raise TypeError(f"{name}: a table of {len(read)} columns, where one column is expected")
+    array = np.asarray(values) if read is None else read
     if array.size == 0:
         raise RowsError(f"{name} has no rows; a column has at least one")
     if array.ndim != 1:
@@ -137,6 +142,7 @@ def numbers_of(name: str, values: object, kind: object = None) -> tuple[npt.NDAr
         narrowest = (name for name, (low, high) in _NUMPY.items() if name != "bool" and low <= least and most <= high)
         own = _NUMPY[dtype or next(narrowest)]
     else:
+        _refuse_missing(name, array)
         raise TypeError(f"{name}: values of type {array.dtype}; a column has integers or booleans: scale and round them, or give each a number first")
     if kind is not None:
         own, dtype = interval_of(kind)
@@ -148,15 +154,24 @@ def numbers_of(name: str, values: object, kind: object = None) -> tuple[npt.NDAr
     return array, own, dtype
 
 
+def _refuse_missing(name: str, array: npt.NDArray[Any]) -> None:
+    """Refuses values that stand for none: None, pandas.NA, and what is not a number."""
+    for row, value in enumerate(array.tolist()):
+        if value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and math.isnan(value)):
+            raise ValueError(_arrow.missing(name, row))
+
+
 def columns_of(data: object) -> dict[str, object] | None:
-    """The columns of a table by their names: of a mapping, or of what has names of columns, as data frames of pandas, polars and pyarrow do."""
+    """The columns of a table by their names: of a mapping, of what has names of columns, as data frames of pandas, polars and pyarrow do, or of any other
+    object that hands out a table in Arrow's format. None of a single column."""
     if isinstance(data, Mapping):
         return {str(name): values for name, values in data.items()}
     names = getattr(data, "column_names", None)
     if names is None:
         names = getattr(data, "columns", None)
     if names is None or isinstance(data, np.ndarray) or not hasattr(data, "__getitem__"):
-        return None
+        read = _arrow.read(data, "the column")
+        return dict(read) if isinstance(read, dict) else None
     names = list(names)
     if not all(isinstance(name, str) for name in names):
         raise TypeError("names of columns are text")

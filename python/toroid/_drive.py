@@ -11,7 +11,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from toroid import _core
 from toroid._client import Client
@@ -58,7 +58,7 @@ class BaseTable(ABC):
         return Query(self).group_by(key)
 
     def agg(self, **results: Aggregate) -> Query:
-        """A question for sums, counts and means over all rows."""
+        """A question for sums, counts, means, least and greatest values over all rows."""
         return Query(self).agg(**results)
 
     def select(self, *columns: str | Expr, **named: Expr) -> Query:
@@ -68,6 +68,18 @@ class BaseTable(ABC):
     def histogram(self, column: str | Expr, edges: list[int]) -> Query:
         """A question for how many values lie between neighbours of ascending edges."""
         return Query(self).histogram(column, edges)
+
+    def join(self, other: object, on: str, *, how: Literal["inner", "left"] = "inner", fill: int = 0) -> Query:
+        """A question that takes the columns of a small table beside its own, as [Query.join][toroid.Query.join] has it."""
+        return Query(self).join(other, on, how=how, fill=fill)
+
+    def sort(self, by: str | Expr, *, descending: bool = False) -> Query:
+        """A question for the rows in the order of a key, as [Query.sort][toroid.Query.sort] has it."""
+        return Query(self).sort(by, descending=descending)
+
+    def top_k(self, count: int, by: str | Expr, *, descending: bool = True) -> Query:
+        """A question for the rows of the greatest keys, or of the least, as [Query.top_k][toroid.Query.top_k] has it."""
+        return Query(self).top_k(count, by, descending=descending)
 
     @abstractmethod
     def compute(

@@ -49,6 +49,18 @@ class Expr:
         """The mean over the rows: their sum and their number, which the client divides. It is not a number where there are none."""
         return Aggregate("mean", self)
 
+    def min(self) -> Aggregate:
+        """The least value of the rows; None where there are no rows.
+
+        Rows are compared with each other, in about log2 n rounds of together n - 1 comparisons; a condition, a key of groups or an expression costs
+        functions of every row before that. Each group has comparisons of its own.
+        """
+        return Aggregate("min", self)
+
+    def max(self) -> Aggregate:
+        """The greatest value of the rows, at the cost of [Expr.min][toroid.Expr.min]; None where there are no rows."""
+        return Aggregate("max", self)
+
     def _binary(self, symbol: str, apply: Callable[[Any, Any], Any], other: object, reflected: bool = False) -> Expr:
         right = as_expr(other)
         first, second = (right, self) if reflected else (self, right)
@@ -137,7 +149,7 @@ class Expr:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """What becomes of the values of all rows: a sum, a mean, or the number of rows."""
+    """What becomes of the values of all rows: a sum, a mean, the least or the greatest value, or the number of rows."""
 
     kind: str
     of: Expr | None = None

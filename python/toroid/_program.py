@@ -225,6 +225,29 @@ class Compiled:
         lines.append(f"a result has {self._facts['result_rows']} rows for each {'group of ' + str(self._facts['group']) if self._facts['group'] else 'row'}")
         return "\n".join([*lines, "", self.program])
 
+    @property
+    def result_rows(self) -> int:
+        """Rows of the result for each row of the inputs."""
+        return int(self._facts["result_rows"])
+
+    def places(self, output: str, digits: Sequence[tuple[int, int]]) -> list[int]:
+        """The rows of the result that the digits of an output stand in, each in one of its own, of their bits and those below them.
+
+        Raises:
+            GraphError: They do not.
+        """
+        found = next(each for each in self._facts["outputs"] if each["name"] == output)
+        parts = {part["factor"]: part for part in found["parts"]}
+        places = []
+        for bits, shift in digits:
+            part = parts.pop(1 << shift, None)
+            if part is None or part["shift"] or part["bits"] > bits:
+                break
+            places.append(int(part["row"]))
+        if parts or found["offset"] or len(places) < len(digits):
+            raise GraphError(f"output {output} of the program has other digits than its inputs have: {found['parts']}")
+        return places
+
     def registers(self, inputs: Mapping[str, Sequence[str]]) -> dict[str, str]:
         """The columns of the drive that stand in the program's registers, from those of the digits of each input."""
         found: dict[str, str] = {}

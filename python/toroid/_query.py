@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from toroid import _core
+from toroid._columns import columns_of, numbers_of
 from toroid._errors import MissingError, UntrustedError
 from toroid._expr import Aggregate, Expr, as_expr, col, count
 from toroid._progress import Progress, awaited
-from toroid._trace import Graph, Value, index_of, located, refuse, select
+from toroid._rounds import Carried, Compared, CompiledRounds, Key, Network, Rounds, RoundsCost, Words
+from toroid._trace import Graph, Value, caller, index_of, located, refuse, select
 
 if TYPE_CHECKING:
     from toroid._client import Client
-    from toroid._drive import BaseTable
+    from toroid._drive import BaseTable, Table
     from toroid._program import Compiled, Cost
 
 #: The most values that a key of groups may have: each is a function of the key.
 MAX_GROUPS = 256
+
+#: Why a question has no program.
+KNOWN = "the answer is known without a program, as simulate gives it: it depends on no encrypted number"
 
 
 @dataclass(frozen=True)
@@ -81,39 +86,103 @@ class Finish:
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """A graph, and what becomes of its outputs once they are decrypted."""
+class Extremes:
+    """What becomes of the rows that networks brought to the front: least and greatest values, beside what else the question asks for.
 
-    graph: str
+    `results` are the names of all results, `compared` those of them that are least or greatest values, each with its place among the networks and its key
+    for every group; of the greatest ones rows that count have the key's weight, and of the least ones the others.
+    """
+
+    results: tuple[str, ...]
+    compared: Mapping[str, tuple[bool, tuple[tuple[int, Key], ...]]]
+    sums: Finish
+    groups: tuple[int, ...] | None
+    key: str | None
+
+    def __call__(self, outputs: Mapping[str, list[int]], words: Compared) -> dict[str, Any]:
+        """The answer from the outputs of the other program by their names, and from the words of each network."""
+        others = self.sums(outputs)
+        found: dict[str, Any] = {} if self.key is None or self.groups is None else {self.key: np.array(self.groups)}
+        for name in self.results:
+            if name not in self.compared:
+                found[name] = others[name]
+                continue
+            is_max, keys = self.compared[name]
+            column: list[int | None] = []
+            for place, key in keys:
+                number, is_last = key.read(words[place], 1)[0]
+                column.append(number if key.weight is None or is_last == is_max else None)
+            found[name] = column[0] if self.key is None else _array(column)
+        return found
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """What becomes of rows that a network has sorted: the numbers of columns, each by the places of its words, or by those of the key."""
+
+    columns: Mapping[str, tuple[Carried, int, int] | None]
+    key: Key
+    key_words: int
+    rows: int
+    counting: bool | None
+
+    def __call__(self, _outputs: Mapping[str, list[int]], words: Compared) -> dict[str, Any]:
+        """The answer, of the words of the network, without the rows that do not count."""
+        keys = self.key.read(words[0][: self.key_words], self.rows)
+        there = [row for row, (_, is_last) in enumerate(keys) if self.counting is None or is_last == self.counting]
+        found = {}
+        for name, place in self.columns.items():
+            if place is None:
+                numbers = [number for number, _ in keys]
+            else:
+                carried, first, end = place
+                numbers = carried.joined(words[0][first:end], self.rows)
+            found[name] = _array([numbers[row] for row in there])
+        return found
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A graph, if it has outputs, and what becomes of them once they are decrypted."""
+
+    graph: str | None
     inputs: tuple[str, ...]
     finish: Finish
+    rounds: Rounds | None = None
+    compared: Extremes | Sorted | None = None
 
 
 class Query:
     """A question to a table. Nothing runs before [Query.run][]; each method gives a new question."""
 
     def __init__(
-        self, table: BaseTable, condition: Expr | None = None, key: Expr | None = None, results: Mapping[str, Expr | Aggregate] | None = None
+        self,
+        table: BaseTable,
+        condition: Expr | None = None,
+        key: Expr | None = None,
+        results: Mapping[str, Expr | Aggregate] | None = None,
+        joined: Mapping[str, Expr] | None = None,
     ) -> None:
         self._table = table
         self._condition = condition
         self._key = key
         self._results = results
+        self._joined = dict(joined or {})
 
     def where(self, condition: Expr) -> Query:
         """Counts only rows for which the condition holds, beside the conditions that there are. The drive does not learn which they are."""
         both = condition if self._condition is None else self._condition & condition
-        return Query(self._table, both, self._key, self._results)
+        return self._next(condition=both)
 
     def group_by(self, key: str | Expr) -> Query:
         """Aggregates the rows of each value of a key on their own. The key has at most 256 possible values."""
-        return Query(self._table, self._condition, col(key) if isinstance(key, str) else key, self._results)
+        return self._next(key=col(key) if isinstance(key, str) else key)
 
     def agg(self, **results: Aggregate) -> Query:
-        """Makes sums, counts and means, by the names that they shall have."""
+        """Makes sums, counts, means, least and greatest values, by the names that they shall have."""
         for name, result in results.items():
             if not isinstance(result, Aggregate):
-                raise TypeError(f"{name} is no sum, count or mean: write toroid.col({name!r}).sum(), or toroid.count()")
+                raise TypeError(f"{name} is no sum, count, mean, min or max: write toroid.col({name!r}).sum(), or toroid.count()")
         return self._with(results)
 
     def select(self, *columns: str | Expr, **named: Expr) -> Query:
@@ -125,7 +194,7 @@ class Query:
             results[expression.name] = expression
         results.update({name: as_expr(expression) for name, expression in named.items()})
         if self._key is not None:
-            raise ValueError("groups have sums, counts and means: use agg")
+            raise ValueError("groups have sums, counts, means, least and greatest values: use agg")
         return self._with(results)
 
     def histogram(self, column: str | Expr, edges: list[int]) -> Query:
@@ -135,7 +204,60 @@ class Query:
         """
         if len(edges) < 2 or any(low >= high for low, high in itertools.pairwise(edges)):
             raise ValueError("edges of a histogram ascend, and there are at least two")
-        return _Histogram(self._table, self._condition, col(column) if isinstance(column, str) else column, tuple(edges))
+        return _Histogram(self._next(), col(column) if isinstance(column, str) else column, tuple(edges))
+
+    def sort(self, by: str | Expr, *, descending: bool = False) -> Query:
+        """Sorts rows by a column or an expression: those of [Query.select][], or all columns of the table. Rows that a condition does not hold for are left
+        out by the client. Rows of equal keys stand in any order.
+
+        Rows are compared in log2 n (log2 n + 1) / 2 rounds, of n / 2 comparisons or fewer, by a network that does not depend on the numbers: the drive
+        does not learn the order. A pair costs the lesser and the greater key, and a choice for each digit of what goes along; look at [Query.cost][] first.
+        """
+        return _Sorted(self._next(), by, descending, None)
+
+    def top_k(self, count: int, by: str | Expr, *, descending: bool = True) -> Query:
+        """The rows of the greatest keys, the greatest one first, or with `descending=False` those of the least; otherwise as [Query.sort][], with fewer
+        comparisons. There are fewer rows where a condition holds for fewer."""
+        if count < 1:
+            raise ValueError(f"the first {count} rows are none: ask for at least one")
+        return _Sorted(self._next(), by, descending, count)
+
+    def join(self, other: object, on: str, *, how: Literal["inner", "left"] = "inner", fill: int = 0) -> Query:
+        """Adds the columns of a small table that is not encrypted, by the values of a column: what follows takes them as columns of the table.
+
+        Each becomes a table of functions of the encrypted key, so that the drive does not learn which rows go together.
+
+        Args:
+            other: A dict of columns of integers, or a data frame, with the column `on` and others. No key stands there twice.
+            on: The name of the column of keys in both tables. That of the encrypted one has at most 65,536 possible values.
+            how: What becomes of rows whose key the other table lacks: "inner" does not count them, as a condition would do, and "left" gives them `fill`.
+            fill: The number that such rows have in each column that is added.
+
+        Raises:
+            ValueError: A key stands in two rows, or a column is there already.
+            GraphError: Once the question is compiled: a key is none that the encrypted column may have, or that has too many values.
+            """
+        if how not in ("inner", "left"):
+            raise ValueError(f"how is {how!r}; expected 'inner' or 'left'")
+        columns = columns_of(other)
+        if columns is None or on not in columns:
+            raise TypeError(f"the table to join is a dict of columns, or a data frame, with the column {on} among them")
+        if taken := next((name for name in columns if name != on and (name in self._table.columns or name in self._joined)), None):
+            raise ValueError(f"there is a column {taken} already: give that of the table to join another name")
+        numbers = {name: [int(number) for number in numbers_of(name, column)[0]] for name, column in columns.items()}
+        keys = numbers.pop(on)
+        if lengths := [name for name, column in numbers.items() if len(column) != len(keys)]:
+            raise ValueError(f"column {lengths[0]} of the table to join has {len(numbers[lengths[0]])} rows, and there are {len(keys)} keys")
+        rows: dict[int, int] = {}
+        for row, key in enumerate(keys):
+            if rows.setdefault(key, row) != row:
+                raise ValueError(f"key {key} stands in rows {rows[key]} and {row} of the table to join, and each key stands there once")
+
+        place = {on: caller()}
+        joined = {name: Expr(_looked_up(on, rows, column, fill if how == "left" else min(column)), place, name) for name, column in numbers.items()}
+        question = self._next(joined={**self._joined, **joined})
+        there = Expr(_looked_up(on, rows, [1] * len(keys), 0), place, f"{on} in the joined table")
+        return question.where(there) if how == "inner" else question
 
     def _with(self, results: Mapping[str, Expr | Aggregate]) -> Query:
         if not results:
@@ -143,78 +265,142 @@ class Query:
         for name in results:
             if not name.isascii() or not name.isidentifier():
                 raise ValueError(f"{name!r} cannot name a result: names are ASCII identifiers")
-        return Query(self._table, self._condition, self._key, results)
+        return self._next(results=results)
 
-    def _start(self) -> tuple[Graph, dict[str, Value]]:
-        """A graph with the columns that the question looks at."""
-        graph, values = Graph(), {}
-        wanted = [self._condition, self._key, *(self._results or {}).values()]
-        named = {name: line for expression in wanted if expression is not None for name, line in expression.columns.items()}
-        for place, name in enumerate(sorted(named)):
-            column = self._table.columns.get(name)
-            if column is None:
-                file, line = named[name]
-                raise MissingError(f"{file}:{line}: table {self._table.name} has no column {name}; it has {', '.join(self._table.columns)}")
-            values[name] = graph.input(f"c{place}", column.layout.low, column.layout.high)
-        return graph, values
+    def _next(self, **changed: Any) -> Query:
+        """The question with another condition, key or results."""
+        if type(self) is not Query:
+            raise ValueError("sort, top_k and histogram are the last part of a question: write where and select before them")
+        kept = {"condition": self._condition, "key": self._key, "results": self._results, "joined": self._joined}
+        return Query(self._table, **{**kept, **changed})
+
+    def _start(self, results: Mapping[str, Expr | Aggregate] | None = None) -> tuple[Graph, dict[str, Value], tuple[str, ...]]:
+        """A graph with the columns that the question looks at for some of its results, or for all: their values, and those of the table that are inputs."""
+        graph = Graph()
+        values: dict[str, Value] = {}
+        inputs: list[str] = []
+
+        def enter(expression: Expr | Aggregate) -> None:
+            for name, (file, line) in sorted(expression.columns.items()):
+                if name in values:
+                    continue
+                if name in self._joined:
+                    enter(self._joined[name])
+                    values[name] = self._joined[name].of(values)
+                    continue
+                column = self._table.columns.get(name)
+                if column is None:
+                    there = ", ".join([*self._table.columns, *self._joined])
+                    raise MissingError(f"{file}:{line}: table {self._table.name} has no column {name}; it has {there}")
+                values[name] = graph.input(f"c{len(inputs)}", column.layout.low, column.layout.high)
+                inputs.append(name)
+
+        for expression in [self._condition, self._key, *((self._results if results is None else results) or {}).values()]:
+            if expression is not None:
+                enter(expression)
+        return graph, values, tuple(inputs)
 
     def _plan(self) -> _Plan:
         if self._results is None:
             raise ValueError("the question asks for nothing: add agg, select or histogram")
-        graph, values = self._start()
-        holds = None if self._condition is None else graph.value(self._condition.of(values))
         if any(isinstance(result, Aggregate) for result in self._results.values()):
-            finish = self._aggregates(graph, values, holds)
-        else:
-            finish = self._values(graph, values, holds)
-        return _Plan(graph.text(), tuple(values), finish)
+            return self._aggregates()
+        return self._values()
 
-    def _values(self, graph: Graph, values: Mapping[str, Value], holds: Value | None) -> Finish:
+    def _values(self) -> _Plan:
+        graph, values, inputs = self._start()
         results = dict(self._results or {})
+        holds = None if self._condition is None else graph.value(self._condition.of(values))
         for place, expression in enumerate(results.values()):
             assert isinstance(expression, Expr)
             graph.output(f"r{place}", graph.value(expression.of(values)))
         if holds is not None:
             graph.output("where", holds)
-        return Finish(tuple((name, "value") for name in results), has_where=holds is not None)
+        return _Plan(graph.text(), inputs, Finish(tuple((name, "value") for name in results), has_where=holds is not None))
 
-    def _aggregates(self, graph: Graph, values: Mapping[str, Value], holds: Value | None) -> Finish:
-        groups: list[tuple[int | None, Value | None]] = [(None, holds)]
-        if self._key is not None:
-            key = graph.value(self._key.of(values))
-            interval = key.interval
-            if interval.high - interval.low >= MAX_GROUPS:
-                located(
-                    self._key.place,
-                    refuse,
-                    f"the key of the groups lies in {interval}, and it has at most {MAX_GROUPS} values",
-                    interval=str(interval),
-                    help="encrypt the key with a narrower type, or group by a part of it, such as col(...) // 100",
-                )
-            groups = [(number, _both(key == number, holds)) for number in range(interval.low, interval.high + 1)]
+    def _members(self, graph: Graph, values: Mapping[str, Value]) -> list[tuple[int | None, Value | None]]:
+        """The groups, each with the number that is 1 for its rows; none where it has all rows."""
+        holds = None if self._condition is None else graph.value(self._condition.of(values))
+        if self._key is None:
+            return [(None, holds)]
+        key = graph.value(self._key.of(values))
+        interval = key.interval
+        if interval.high - interval.low >= MAX_GROUPS:
+            located(
+                self._key.place,
+                refuse,
+                f"the key of the groups lies in {interval}, and it has at most {MAX_GROUPS} values",
+                interval=str(interval),
+                help="encrypt the key with a narrower type, or group by a part of it, such as col(...) // 100",
+            )
+        return [(number, _both(key == number, holds)) for number in range(interval.low, interval.high + 1)]
+
+    def _aggregates(self) -> _Plan:
+        results = {name: result for name, result in (self._results or {}).items() if isinstance(result, Aggregate)}
+        sums = {name: result for name, result in results.items() if result.kind in ("sum", "count", "mean")}
+        graph, values, inputs = self._start(sums)
+        groups = self._members(graph, values)
         rows = self._table.rows
         known: dict[str, int] = {}
+        unknown: list[str] = []
 
         def total(name: str, value: Value | int) -> None:
             if isinstance(value, Value):
+                unknown.append(name)
                 graph.output(name, graph.sum(value))
             else:
                 known[name] = value * rows
 
         for group, (_, member) in enumerate(groups):
             counted = False
-            for place, result in enumerate((self._results or {}).values()):
-                assert isinstance(result, Aggregate)
+            for place, result in enumerate(sums.values()):
                 if result.of is not None:
                     value = result.of.of(values)
                     total(f"s{group}_{place}", value if member is None else select(member, value, 0))
                 if result.kind != "sum" and not counted:
                     counted = True
                     total(f"n{group}", 1 if member is None else member)
-        kinds = [(name, result.kind) for name, result in (self._results or {}).items() if isinstance(result, Aggregate)]
-        if self._key is None:
-            return Finish(tuple(kinds), known=known)
-        return Finish(tuple(kinds), tuple(number for number, _ in groups if number is not None), self._key.name, known)
+        kinds = tuple((name, result.kind) for name, result in sums.items())
+        numbers = None if self._key is None else tuple(number for number, _ in groups if number is not None)
+        key = None if self._key is None else self._key.name
+        finish = Finish(kinds, known=known) if numbers is None else Finish(kinds, numbers, key, known)
+        plan = _Plan(graph.text() if unknown else None, inputs if unknown else (), finish)
+        if len(sums) == len(results):
+            return plan
+        rounds, compared = self._extremes({name: result for name, result in results.items() if name not in sums})
+        return replace(plan, rounds=rounds, compared=Extremes(tuple(results), compared, finish, numbers, key))
+
+    def _extremes(self, results: Mapping[str, Aggregate]) -> tuple[Rounds, dict[str, tuple[bool, tuple[tuple[int, Key], ...]]]]:
+        """The comparisons that give least and greatest values, and where each of them stands for every group."""
+        graph, values, inputs = self._start(results)
+        words = Words(self._drive_table(), graph, _message_bits(self._table))
+        groups = self._members(graph, values)
+        networks: list[Network] = []
+        places: dict[str, tuple[bool, tuple[tuple[int, Key], ...]]] = {}
+        for name, result in results.items():
+            assert result.of is not None
+            is_max = result.kind == "max"
+            keys = []
+            for _, member in groups:
+                # Rows that count are the last ones, of which the greatest is found, or the first ones.
+                last = member if member is None or is_max else 1 - member
+                key, own = words.of_key(result.of.of(values), _plain_column(result.of, self._table), last)
+                keys.append((len(networks), key))
+                networks.append(located(result.of.place, Network.of, key.carried, (), own, self._table.rows, 1, is_max))
+            places[name] = (is_max, tuple(keys))
+        return words.rounds(inputs, networks), places
+
+    def _drive_table(self) -> Table:
+        """The table, whose rows a drive compares.
+
+        Raises:
+            TypeError: Its rows lie on several drives.
+        """
+        from toroid._drive import Table
+
+        if not isinstance(self._table, Table):
+            raise TypeError(f"rows of a {type(self._table).__name__} on several drives are not compared with each other: put the table on one drive")
+        return self._table
 
     def simulate(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """What the question gives, in clear and exactly, of columns of plain numbers by their names.
@@ -223,24 +409,38 @@ class Query:
             GraphError: A number lies outside the type of its column.
         """
         plan = self._plan()
-        columns = {f"c{place}": [index_of(number) for number in data[name]] for place, name in enumerate(plan.inputs)}
-        return plan.finish(_core.evaluate(plan.graph, columns))
+        outputs: Mapping[str, list[int]] = {}
+        if plan.graph is not None:
+            columns = {f"c{place}": [index_of(number) for number in data[name]] for place, name in enumerate(plan.inputs)}
+            outputs = _core.evaluate(plan.graph, columns)
+        if plan.rounds is None or plan.compared is None:
+            return plan.finish(outputs)
+        return plan.compared(outputs, plan.rounds.simulate(data))
 
-    def compile(self, log2_failure: float = -128.0) -> Compiled:
-        """The program of the drive.
+    def compile(self, log2_failure: float = -128.0) -> Compiled | CompiledRounds:
+        """The program of the drive; the programs of a question that compares rows with each other.
 
         Args:
-            log2_failure: log2 of the probability that what is computed of a row may be wrong with; the client refuses results that are wrong with more
-                than 2^-64, all rows together.
+            log2_failure: log2 of the probability that what is computed of a row, or of two rows that are compared, may be wrong with; the client refuses
+                results that are wrong with more than 2^-64, all rows together.
 
         Raises:
             GraphError: The parameter set of the table cannot compute it.
         """
-        return self._compiled(self._plan(), log2_failure)
+        plan = self._plan()
+        compiled = self._compiled(plan, log2_failure)
+        if plan.rounds is None:
+            if compiled is None:
+                raise ValueError(KNOWN)
+            return compiled
+        rounds = plan.rounds.compile(log2_failure)
+        return rounds if compiled is None else replace(rounds, programs=((self._table.rows, compiled), *rounds.programs))
 
-    def _compiled(self, plan: _Plan, log2_failure: float) -> Compiled:
+    def _compiled(self, plan: _Plan, log2_failure: float) -> Compiled | None:
         from toroid._program import Compiled
 
+        if plan.graph is None:
+            return None
         layouts = {f"c{place}": self._table.columns[name].layout.described() for place, name in enumerate(plan.inputs)}
         # A bound for all rows together, as a row's.
         rows = self._table.rows
@@ -254,13 +454,20 @@ class Query:
         from toroid._program import explained
 
         plan = self._plan()
-        return explained(plan.graph, self._compiled(plan, log2_failure), format)
+        compiled = self.compile(log2_failure)
+        if not isinstance(compiled, CompiledRounds):
+            return explained(plan.graph or "", compiled, format)
+        if format != "text":
+            raise ValueError(f"a question that compares rows is explained as text, not as {format}")
+        graphs = [*([] if plan.graph is None else [plan.graph]), *([] if plan.rounds is None else [step.graph for step in plan.rounds.steps])]
+        return "\n".join([*graphs, compiled.explain()])
 
-    def cost(self, log2_failure: float = -128.0) -> Cost:
-        """What a row costs, before anything runs; options are those of [Query.compile][]."""
+    def cost(self, log2_failure: float = -128.0) -> Cost | RoundsCost:
+        """What a row costs, before anything runs; of a question that compares rows with each other what all rows cost. Options are those of
+        [Query.compile][]."""
         return self.compile(log2_failure).cost
 
-    def run(self, *, log2_failure: float = -128.0, progress: Progress = None) -> Answer:
+    def run(self, *, log2_failure: float = -128.0, progress: Progress = None) -> Answer | ComparedAnswer:
         """Has the drive compute the answer, which `client.decrypt` reads.
 
         Args:
@@ -274,10 +481,16 @@ class Query:
         plan = self._plan()
         compiled = self._compiled(plan, log2_failure)
         columns = {f"c{place}": name for place, name in enumerate(plan.inputs)}
-        encrypted = self._table.compute(compiled, columns, None, progress, plan.finish)
-        return Answer(compiled, encrypted, self._table.rows, plan.finish)
+        other = None
+        if compiled is not None:
+            other = Answer(compiled, self._table.compute(compiled, columns, None, progress, plan.finish), self._table.rows, plan.finish)
+        if plan.rounds is not None and plan.compared is not None:
+            return ComparedAnswer(other, plan.rounds.run(log2_failure, progress), self._table.rows, plan.compared)
+        if other is None:
+            raise ValueError(KNOWN)
+        return other
 
-    async def arun(self, **options: Any) -> Answer:
+    async def arun(self, **options: Any) -> Answer | ComparedAnswer:
         """`run`, to await. Cancelling the task ends the run, as Ctrl-C does."""
         return await awaited(self.run, **options)
 
@@ -292,19 +505,58 @@ class Query:
 
 
 class _Histogram(Query):
-    def __init__(self, table: BaseTable, condition: Expr | None, value: Expr, edges: tuple[int, ...]) -> None:
-        super().__init__(table, condition, None, {"count": count()})
+    def __init__(self, question: Query, value: Expr, edges: tuple[int, ...]) -> None:
+        super().__init__(question._table, question._condition, None, {"count": count()}, question._joined)
         self._value = value
         self._edges = edges
 
     def _plan(self) -> _Plan:
         bins = list(itertools.pairwise(self._edges))
         results = {f"bin{place}": Aggregate("sum", self._between(low, high)) for place, (low, high) in enumerate(bins)}
-        plan = Query(self._table, self._condition, None, results)._plan()
+        plan = Query(self._table, self._condition, None, results, self._joined)._plan()
         return replace(plan, finish=replace(plan.finish, bins=tuple(bins)))
 
     def _between(self, low: int, high: int) -> Expr:
         return (self._value >= low) & (self._value < high)
+
+
+class _Sorted(Query):
+    def __init__(self, question: Query, by: str | Expr, descending: bool, count: int | None) -> None:
+        if question._key is not None or any(isinstance(result, Aggregate) for result in (question._results or {}).values()):
+            raise ValueError("rows are sorted, and aggregates are not: sort the answer once it is decrypted")
+        table = question._table
+        results = question._results or {name: col(name) for name in [*table.columns, *question._joined]}
+        super().__init__(table, question._condition, None, results, question._joined)
+        self._by = col(by) if isinstance(by, str) else by
+        self._descending = descending
+        self._count = min(table.rows, count or table.rows)
+
+    def _plan(self) -> _Plan:
+        table = self._drive_table()
+        results = {name: result for name, result in (self._results or {}).items() if isinstance(result, Expr)}
+        graph, values, inputs = self._start({**results, "the key": self._by})
+        words = Words(table, graph, _message_bits(table))
+        plain = _plain_column(self._by, table)
+        last = None
+        if self._condition is not None:
+            # Rows that count come first, whichever way the keys go.
+            holds = graph.value(self._condition.of(values))
+            last = holds if self._descending else 1 - holds
+        key, own = words.of_key(self._by.of(values), plain, last)
+        numbers = list(own)
+        places: dict[str, tuple[Carried, int, int] | None] = {}
+        for name, result in results.items():
+            column = _plain_column(result, table)
+            if column is not None and column == plain:
+                places[name] = None
+                continue
+            carried, added = (words.of_column(column) if column is not None else None) or words.of_value(graph.value(result.of(values)))
+            places[name] = (carried, len(numbers), len(numbers) + len(added))
+            numbers.extend(added)
+        payload = [words.digits[number] for number in numbers[len(own) :]]
+        network = located(self._by.place, Network.of, key.carried, payload, numbers, table.rows, self._count, self._descending)
+        compared = Sorted(places, key, len(own), self._count, None if last is None else self._descending)
+        return _Plan(None, (), Finish(()), words.rounds(inputs, [network]), compared)
 
 
 @dataclass(frozen=True)
@@ -371,11 +623,57 @@ class Answer:
         return f"<Answer: of {self.rows} rows of {self.compiled.params}>"
 
 
+@dataclass(frozen=True, repr=False)
+class ComparedAnswer:
+    """The encrypted answer to a question that compares rows with each other, which `client.decrypt` reads as it does an [Answer][toroid.Answer]. It can be
+    pickled."""
+
+    other: Answer | None
+    words: list[list[_core.EncryptedRows]]
+    rows: int
+    finish: Extremes | Sorted
+
+    def __toroid_decrypt__(self, client: Client, max_log2_failure: float) -> dict[str, Any]:
+        outputs: Mapping[str, list[int]] = {}
+        if self.other is not None:
+            outputs = decrypted(client, self.other.compiled, self.other.encrypted, self.other.rows, max_log2_failure)
+        words = [[np.asarray(client.decrypt(rows, max_log2_failure=max_log2_failure)).tolist() for rows in network] for network in self.words]
+        return self.finish(outputs, words)
+
+    def __repr__(self) -> str:
+        return f"<ComparedAnswer: of {self.rows} rows>"
+
+
 def _both(one: Value, other: Value | None) -> Value:
     return one if other is None else one & other
 
 
+def _looked_up(on: str, rows: Mapping[int, int], column: Sequence[int], missing: int) -> Callable[[Mapping[str, Value]], Value]:
+    """The number of a column in the row of an encrypted key, or another one where no row has it."""
+
+    def of(values: Mapping[str, Value]) -> Value:
+        interval = values[on].interval
+        outside = [key for key in rows if key not in interval]
+        if outside:
+            refuse(f"key {outside[0]} of the table to join is outside {interval}, where those of column {on} lie", interval=str(interval))
+        return values[on].table(lambda key: column[rows[key]] if key in rows else missing)
+
+    return of
+
+
+def _message_bits(table: BaseTable) -> int:
+    """The bits of a message of a table's parameter set."""
+    return next(bits for name, bits, _ in _core.parameter_sets() if name == table.params)
+
+
+def _plain_column(expression: Expr, table: BaseTable) -> str | None:
+    """The column that an expression is, if it is one and nothing else."""
+    return expression.name if list(expression.columns) == [expression.name] and expression.name in table.columns else None
+
+
 def _array(numbers: list[Any]) -> Any:
+    if any(number is None for number in numbers):
+        return np.array(numbers, dtype=object)
     if any(isinstance(number, float) for number in numbers):
         return np.array(numbers, dtype=np.float64)
     fits = all(-(1 << 63) <= number < 1 << 63 for number in numbers)

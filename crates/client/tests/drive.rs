@@ -341,6 +341,36 @@ fn columns_trigger_programs_as_samples_do() {
 }
 
 #[test]
+fn rows_are_gathered_in_any_order() {
+    let client = client();
+    let encrypt = |client: &ClientKey, numbers: &[i64], signed| {
+        let encoding = Encoding::new(4, signed).unwrap();
+        EncryptedRows::encrypt(client, encoding, numbers, &Progress::none()).unwrap()
+    };
+    let one = encrypt(&client, &[0, 1, 2, 3], false);
+    let other = encrypt(&client, &[4, 5, 6], false);
+    let ranges = [(&other, 1..3), (&one, 3..4), (&one, 0..2), (&one, 3..4)];
+    let gathered = EncryptedRows::gather(&ranges, None).unwrap();
+    assert_eq!(gathered.len(), 6);
+    assert_eq!(gathered.decrypt(&client).unwrap(), [5, 6, 3, 0, 1, 3]);
+
+    let signed = encrypt(&client, &[7], true);
+    let both = [(&signed, 0..1), (&one, 2..3)];
+    let refused = EncryptedRows::gather(&both, None).unwrap_err();
+    assert!(matches!(refused, SessionError::Column { .. }), "{refused}");
+    let gathered = EncryptedRows::gather(&both, Some(false)).unwrap();
+    assert!(!gathered.encoding().unwrap().is_signed());
+    assert_eq!(gathered.decrypt(&client).unwrap(), [7, 2]);
+
+    let stranger = ClientKey::generate(&TINY, &mut Csprng::from_os().unwrap());
+    let theirs = encrypt(&stranger, &[1], false);
+    assert!(EncryptedRows::gather(&[(&one, 0..1), (&theirs, 0..1)], None).is_err());
+    assert!(EncryptedRows::gather(&[(&one, 3..5)], None).is_err());
+    assert!(EncryptedRows::gather(&[(&one, 2..2)], None).is_err());
+    assert!(EncryptedRows::gather(&[], None).is_err());
+}
+
+#[test]
 fn a_ledger_takes_columns_of_registers() {
     let folder = tempfile::tempdir().unwrap();
     let client = client();

@@ -29,6 +29,12 @@ pub struct Options {
     pub simplify: bool,
     /// The layouts of columns that are encrypted already, by the names of the inputs. An input takes those of its values that its column holds.
     pub inputs: BTreeMap<String, Layout>,
+    /// Whether each digit of an output has a row of the result to itself, and as it is if it cannot be negative, so that it can be an input of another
+    /// program. Otherwise digits share rows that have room for several, each less its least number.
+    pub separate: bool,
+    /// Whether the inputs are results of the same program, which runs again and again: they have the noise of results, and no result carries on the noise
+    /// of an input.
+    pub repeated: bool,
 }
 
 impl Default for Options {
@@ -42,6 +48,8 @@ impl Default for Options {
             digit_bits: None,
             simplify: true,
             inputs: BTreeMap::new(),
+            separate: false,
+            repeated: false,
         }
     }
 }

@@ -230,6 +230,8 @@ fn is_sum(graph: &Graph) -> Result<bool, Error> {
 struct Field {
     output: usize,
     combo: Combo,
+    /// The least number, which is taken off.
+    least: i128,
     /// The power of two that it counts.
     weight: u32,
     bits: u32,
@@ -294,20 +296,26 @@ fn lower(
         let Some(of_output) = outputs.get_mut(output) else {
             continue;
         };
-        let low = combo.interval.low << weight;
-        if limit.is_some() {
-            of_output.offset_per_row += low;
-        } else {
-            of_output.offset += low;
+        let mut least = combo.interval.low;
+        if options.separate {
+            // An input of another program has no offset.
+            least = least.min(0);
         }
-        let span = (combo.interval.high - combo.interval.low) * summands;
-        if span == 0 {
+        if limit.is_some() {
+            of_output.offset_per_row += least << weight;
+        } else {
+            of_output.offset += least << weight;
+        }
+        let span = (combo.interval.high - least) * summands;
+        // A constant that another program reads has its row all the same.
+        if span == 0 && !options.separate {
             continue;
         }
         fields.push(Field {
             output,
+            least,
             weight,
-            bits: i128::BITS - span.leading_zeros(),
+            bits: (i128::BITS - span.leading_zeros()).max(1),
             combo,
         });
     }
@@ -326,15 +334,14 @@ fn lower(
                 )
                 .with_help("take a parameter set of wider messages"));
         }
-        let place = results
-            .iter()
-            .position(|(used, _)| used + field.bits <= room);
+        let mut shared = results.iter();
+        let place = shared.position(|(used, _)| !options.separate && used + field.bits <= room);
         let row = place.unwrap_or(results.len());
         if place.is_none() {
             results.push((0, Combo::constant(0)));
         }
         let (used, sum) = &mut results[row];
-        *sum = sum.plus(&field.combo.offset(-field.combo.interval.low), 1 << *used);
+        *sum = sum.plus(&field.combo.offset(-field.least), 1 << *used);
         outputs[field.output].parts.push(Part {
             row: row as u64,
             shift: *used,
@@ -362,7 +369,7 @@ fn lower(
     }
     let results = results.into_iter().map(|(_, combo)| combo.seen(room));
     let results = results.collect();
-    let mut placement = Placement::new(samples, results, group.unwrap_or(1));
+    let mut placement = Placement::new(samples, results, (group.unwrap_or(1), options.repeated));
     // Each reader has its share of what is allowed.
     let shares = placement.samples.tasks.len() as f64 + 2.0;
     let rows = options.rows.max(1) as f64;
@@ -371,7 +378,8 @@ fn lower(
     let result_rows = placement.results.len().next_power_of_two() as u64;
     let assembly = toroid_isa::assemble(&program.text).map_err(|error| internal(&error))?;
     let read = columns_read(&assembly, &inputs)?;
-    let facts = forecast(&assembly, params, &registers, group.unwrap_or(1))?;
+    let inputs_of_forecast = (&registers[..], placement.input_noise());
+    let facts = forecast(&assembly, params, inputs_of_forecast, group.unwrap_or(1))?;
     let cost = cost(params, &facts, (read, result_rows, group))?;
     let compiled = Compiled {
         set: params.name.to_owned(),
@@ -426,11 +434,11 @@ fn columns_read(assembly: &Assembly, inputs: &[CompiledInput]) -> Result<usize, 
     Ok(count)
 }
 
-/// What the engine will do with a program on fresh rows, with enough of them for two groups.
+/// What the engine will do with a program on rows of this noise, with enough of them for two groups.
 fn forecast(
     assembly: &Assembly,
     params: &'static ParamSet,
-    registers: &[(String, bool)],
+    (registers, noise): (&[(String, bool)], Noise),
     group: u64,
 ) -> Result<MapFacts, Error> {
     let mut inputs = BTreeMap::new();
@@ -441,7 +449,7 @@ fn forecast(
         let encoding = Encoding::new(params.message_bits, *signed);
         let facts = ColumnFacts {
             rows: 2 * group,
-            noise: Noise::encryption(params),
+            noise: noise.clone(),
             encoding: Some(encoding.map_err(|error| internal(&error))?),
             number,
         };

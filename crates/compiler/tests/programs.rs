@@ -3,7 +3,7 @@
 
 mod random;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use random::{Random, random_graph, random_graph_of, random_rows};
 use toroid_compiler::{
@@ -309,6 +309,62 @@ fn sums_of_rows_are_those_of_groups() {
     let compiled = compile(&graph, &options).unwrap();
     assert!(compiled.group.unwrap() >= 64, "{:?}", compiled.group);
     check(&graph, &compiled, &rows);
+}
+
+#[test]
+fn separate_digits_share_no_rows() {
+    let graph = Graph::parse(
+        "
+        input x: 0..1023
+        input y: 0..7
+        least = min(x, 900)
+        most = max(y, 3)
+        negative = y - 4
+        nothing = x - x
+        some = nothing + 5
+        output negative = negative
+        output nothing = nothing
+        output some = some
+        output least = least
+        output most = most
+        ",
+    )
+    .unwrap();
+    let rows = random_rows(&mut Random(7), &graph, 20);
+    let together = compile(&graph, &options("tiny-wopbs")).unwrap();
+    let options = Options {
+        separate: true,
+        ..options("tiny-wopbs")
+    };
+    let separate = compile(&graph, &options).unwrap();
+    let parts = |compiled: &Compiled| {
+        compiled
+            .outputs
+            .iter()
+            .map(|o| o.parts.len())
+            .sum::<usize>()
+    };
+    assert_eq!(parts(&separate), parts(&together) + 2);
+    assert!(together.result_rows < separate.result_rows);
+    let offsets: Vec<i128> = separate.outputs.iter().map(|o| o.offset).collect();
+    assert_eq!(offsets, [-4, 0, 0, 0, 0]);
+    let mut taken = BTreeSet::new();
+    for part in separate.outputs.iter().flat_map(|output| &output.parts) {
+        assert_eq!(part.shift, 0);
+        assert!(taken.insert(part.row), "two digits in row {}", part.row);
+    }
+    // What an input goes into is bootstrapped, where the program has its own results as inputs.
+    let repeated = compile(
+        &graph,
+        &Options {
+            repeated: true,
+            ..options
+        },
+    )
+    .unwrap();
+    assert!(repeated.cost.bootstraps > separate.cost.bootstraps);
+    check(&graph, &repeated, &rows);
+    check(&graph, &separate, &rows);
 }
 
 #[test]

@@ -16,9 +16,9 @@ use toroid_rns::ring_set::RingSet;
 use toroid_tfhe::column::{ColumnHeader, Segment};
 use toroid_tfhe::params::ParamSet;
 
+use super::ColumnError;
 use super::binding::{Bound, Described};
 use super::rows::RowFacts;
-use super::{ColumnError, mismatch};
 use crate::ledger::Origin;
 use crate::session::SessionError;
 
@@ -223,25 +223,6 @@ impl Head {
     /// Where the chunks stand, from [`BASE`], in the order of their places.
     pub(super) fn places(&self) -> impl Iterator<Item = u64> {
         self.chunks().into_iter().map(|chunk| chunk.offset)
-    }
-
-    /// Refuses rows that are not of this column's kind.
-    pub(super) fn check_fits(&self, rows: &RowFacts) -> Result<(), ColumnError> {
-        self.facts.check_same(rows)?;
-        let (own, theirs) = (self.facts.encoding, rows.encoding);
-        if own != theirs {
-            let named = |encoding: Option<toroid_tfhe::encoding::Encoding>| match encoding {
-                Some(e) if e.is_signed() => format!("{} bits, signed", e.bits()),
-                Some(e) => format!("{} bits, unsigned", e.bits()),
-                None => "not known".to_owned(),
-            };
-            return Err(mismatch(
-                "the encoding of the rows",
-                named(own),
-                named(theirs),
-            ));
-        }
-        Ok(())
     }
 }
 

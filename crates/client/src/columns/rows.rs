@@ -1,6 +1,8 @@
 //! Encrypted rows in memory.
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use rayon::prelude::*;
 use toroid_isa::VrNumber;
@@ -8,7 +10,7 @@ use toroid_isa::metadata::{KeyTagStart, ScMetadata};
 use toroid_rns::ring_set::RingSet;
 use toroid_task::Progress;
 use toroid_tfhe::ciphertext::MAX_LOG2_FAILURE;
-use toroid_tfhe::column::{Column, ColumnBytesBuilder, ColumnForm, rows_per_chunk};
+use toroid_tfhe::column::{Column, ColumnBytesBuilder, ColumnForm, assemble, rows_per_chunk};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::{Noise, StatedNoise, log2_add, log2_decoding_failure, log2_tail};
 use toroid_tfhe::params::ParamSet;
@@ -17,7 +19,7 @@ use toroid_tfhe::{ClientKey, TfheError};
 use zeroize::Zeroizing;
 
 use super::head::set_of;
-use super::{ColumnError, mismatch};
+use super::{ColumnError, mismatch, of};
 use crate::session::{SessionError, stated_noise, tag_start};
 
 /// What all rows of a column have in common.
@@ -70,6 +72,25 @@ impl RowFacts {
             return Err(mismatch("the parameter set", own.name, theirs.name));
         }
         check_tags(self.tag, other.tag)
+    }
+
+    /// Refuses rows that do not belong into one column with these.
+    pub(super) fn check_fits(&self, other: &RowFacts) -> Result<(), ColumnError> {
+        self.check_same(other)?;
+        let (own, theirs) = (self.encoding, other.encoding);
+        if own != theirs {
+            let named = |encoding: Option<Encoding>| match encoding {
+                Some(e) if e.is_signed() => format!("{} bits, signed", e.bits()),
+                Some(e) => format!("{} bits, unsigned", e.bits()),
+                None => "not known".to_owned(),
+            };
+            return Err(mismatch(
+                "the encoding of the rows",
+                named(own),
+                named(theirs),
+            ));
+        }
+        Ok(())
     }
 
     /// The noise that is stated, of rows that a drive may have `computed`.
@@ -209,6 +230,56 @@ impl EncryptedRows {
             },
             bytes: builder.finish()?,
             count: done,
+        })
+    }
+
+    /// Rows of columns, one range behind the other: in any order, and as often as they are named. Chunks stay as they are, each of them once. What is
+    /// stated of the noise is that of the noisiest column. Messages of columns with a sign and without one go together if `signed` says which they become: it
+    /// changes no message that is not negative.
+    ///
+    /// # Errors
+    /// [`ColumnError::Mismatch`] for columns of several parameter sets or encodings, [`TfheError::KeyMismatch`] for those of several client keys,
+    /// [`TfheError::ColumnRows`] for rows that a column does not have, or for none at all.
+    pub fn gather(
+        ranges: &[(&EncryptedRows, Range<u64>)],
+        signed: Option<bool>,
+    ) -> Result<EncryptedRows, SessionError> {
+        let facts_of = |rows: &EncryptedRows| -> Result<RowFacts, TfheError> {
+            let mut facts = rows.facts;
+            if let (Some(signed), Some(encoding)) = (signed, facts.encoding) {
+                facts.encoding = Some(Encoding::of_samples(facts.params, encoding.bits(), signed)?);
+            }
+            Ok(facts)
+        };
+        let nothing = TfheError::ColumnRows { rows: 0..0, of: 0 };
+        let Some((first, _)) = ranges.first() else {
+            return Err(nothing.into());
+        };
+        let mut facts = facts_of(first)?;
+        let mut columns: HashMap<*const EncryptedRows, Column<'_>> = HashMap::new();
+        let mut segments = Vec::with_capacity(ranges.len());
+        for (rows, range) in ranges {
+            let theirs = facts_of(rows)?;
+            facts.check_fits(&theirs).map_err(of("the rows"))?;
+            facts = facts.with(&theirs);
+            let column = match columns.entry(std::ptr::from_ref(*rows)) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) => place.insert(rows.column()?),
+            };
+            for segment in column.header().slice(range.clone())? {
+                let place = segment.chunk_place(facts.params)?;
+                let chunk = rows.bytes.get(place.start as usize..place.end as usize);
+                segments.push((segment, chunk.unwrap_or_default()));
+            }
+        }
+        let count = segments.iter().map(|(s, _)| u64::from(s.rows)).sum();
+        if count == 0 {
+            return Err(nothing.into());
+        }
+        Ok(EncryptedRows {
+            bytes: assemble(facts.params, segments)?,
+            facts,
+            count,
         })
     }
 

@@ -328,7 +328,7 @@ impl Change {
         rows: Range<u64>,
         with: &EncryptedRows,
     ) -> Result<(), ColumnError> {
-        self.head.check_fits(&with.facts)?;
+        self.head.facts.check_fits(&with.facts)?;
         let of = self.head.header.rows();
         if rows.start > rows.end || rows.end > of {
             return Err(ColumnError::Rows { rows, of });

@@ -142,8 +142,8 @@ impl<'a> Writer<'a> {
         Ok(encoding)
     }
 
-    /// Adds nothing, so that messages have the set's width, and a sign if an input has one.
-    fn widen(&mut self, register: &str) -> Result<(), Error> {
+    /// Adds nothing, so that messages have the set's width, and a sign if an input has one. What has no terms becomes nothing.
+    fn widen(&mut self, register: &str, has_terms: bool) -> Result<(), Error> {
         let signed = self.inputs.iter().find(|(_, signed)| *signed);
         let source = signed.or(self.inputs.first());
         let (source, _) = source
@@ -155,7 +155,8 @@ impl<'a> Writer<'a> {
             let zero = format!("    mov zero, {source}\n    homsub zero, {source}\n");
             self.body.insert_str(0, &zero);
         }
-        self.line(&format!("homadd {register}, zero"));
+        let operation = if has_terms { "homadd" } else { "mov" };
+        self.line(&format!("{operation} {register}, zero"));
         Ok(())
     }
 
@@ -176,7 +177,7 @@ impl<'a> Writer<'a> {
             if distance != 0 {
                 let mut bits = bits;
                 if bits < of_task.bits {
-                    self.widen("read")?;
+                    self.widen("read", true)?;
                     bits = placement.samples.width();
                 }
                 let sum = centred(distance << (bits - of_task.bits), bits);
@@ -251,7 +252,7 @@ impl<'a> Writer<'a> {
             let _ = writeln!(self.body, "    ; row {number} of the result");
             let encoding = self.combine(&register, combo, width)?;
             if encoding != (width, is_signed) {
-                self.widen(&register)?;
+                self.widen(&register, !combo.terms.is_empty())?;
             }
             let constant = centred(combo.constant, width);
             if constant != 0 {

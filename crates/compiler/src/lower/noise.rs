@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::noise::{
-    bootstrap_output_variance, log2_bootstrap_failure, log2_decoding_failure, shared_variance,
+    Noise, bootstrap_output_variance, log2_bootstrap_failure, log2_decoding_failure,
+    shared_variance,
 };
 use toroid_tfhe::params::ParamSet;
 
@@ -37,6 +38,8 @@ pub(super) struct Placement {
     pub(super) results: Vec<Combo>,
     /// Rows that are summed in a result.
     pub(super) group: u64,
+    /// Whether the inputs are results of the program itself.
+    is_repeated: bool,
     /// The place of each base; 0 of one that nothing reads.
     pub(super) places: Vec<u32>,
     /// Tasks that results need, each after those that it needs.
@@ -56,27 +59,60 @@ struct Variances {
     fresh: f64,
     own: f64,
     shared: f64,
+    /// The standard deviation of inputs that are results of the program itself. It adds up with others.
+    repeated: Option<f64>,
 }
 
 impl Variances {
-    fn of(params: &ParamSet) -> Variances {
+    fn of(params: &ParamSet, is_repeated: bool) -> Variances {
         let shared = shared_variance(params, ArithmeticKind::Fft);
+        let own = bootstrap_output_variance(params, ArithmeticKind::Fft) - shared;
+        let fresh = params.lwe_variance();
+        // A result is the sum of two functions at most, as a choice is, and is packed.
+        let result = 3.0 * own + 4.0 * shared;
         Variances {
-            fresh: params.lwe_variance(),
-            own: bootstrap_output_variance(params, ArithmeticKind::Fft) - shared,
+            fresh,
+            own,
             shared,
+            repeated: is_repeated.then(|| result.sqrt()),
         }
     }
 }
 
 impl Placement {
-    pub(super) fn new(samples: Samples, results: Vec<Combo>, group: u64) -> Placement {
+    pub(super) fn new(
+        samples: Samples,
+        results: Vec<Combo>,
+        (group, is_repeated): (u64, bool),
+    ) -> Placement {
         Placement {
             samples,
             results,
             group,
+            is_repeated,
             places: Vec::new(),
             order: Vec::new(),
+        }
+    }
+
+    /// Whether a result has the noise of an input.
+    fn carries(&self, combo: &Combo) -> bool {
+        let mut origins = combo.terms.keys().map(|b| &self.samples.bases[*b].origin);
+        origins.any(|origin| matches!(origin, Origin::Input(_)))
+    }
+
+    fn variances(&self) -> Variances {
+        Variances::of(self.samples.params, self.is_repeated)
+    }
+
+    /// The noise of the inputs.
+    pub(super) fn input_noise(&self) -> Noise {
+        let params = self.samples.params;
+        match self.variances().repeated {
+            Some(deviation) => {
+                Noise::stored(params, deviation * deviation, f64::NEG_INFINITY, true)
+            }
+            None => Noise::encryption(params),
         }
     }
 
@@ -162,11 +198,14 @@ impl Placement {
     fn variance(&self, reader: Reader, variances: &Variances) -> f64 {
         let (combo, place) = self.read(reader);
         let mut tasks: BTreeMap<TaskId, f64> = BTreeMap::new();
-        let (mut independent, mut common) = (0.0, 0.0);
+        let (mut independent, mut common, mut carried) = (0.0, 0.0, 0.0);
         for (base, weight) in &combo.terms {
             let factor = self.factor(*base, *weight, place) as f64;
             match self.samples.bases[*base].origin {
-                Origin::Input(_) => independent += factor * factor * variances.fresh,
+                Origin::Input(_) => match variances.repeated {
+                    Some(deviation) => carried += factor.abs() * deviation,
+                    None => independent += factor * factor * variances.fresh,
+                },
                 Origin::Function(task, _) => {
                     *tasks.entry(task).or_default() += factor.abs();
                     common += factor;
@@ -178,8 +217,10 @@ impl Placement {
             Reader::Result(_) => self.group as f64,
             Reader::Task(_) => 1.0,
         };
-        (independent + own * variances.own) * rows
-            + common * common * variances.shared * rows * rows
+        let variance = (independent + own * variances.own) * rows
+            + common * common * variances.shared * rows * rows;
+        let deviation = variance.sqrt() + carried * rows;
+        deviation * deviation
     }
 
     /// log2 of the probability that the reader misreads.
@@ -204,7 +245,7 @@ impl Placement {
 
     /// The function that fails most often, if there is one.
     pub(super) fn weakest(&self) -> Option<Weakest> {
-        let variances = Variances::of(self.samples.params);
+        let variances = self.variances();
         let failures = self.order.iter().map(|task| {
             let failure = self.log2_failure(Reader::Task(*task), &variances);
             (failure, &self.samples.tasks[*task])
@@ -219,7 +260,10 @@ impl Placement {
 
     /// Chooses places, and changes samples until each reader fails with at most this probability, as far as that is possible.
     pub(super) fn settle(&mut self, log2_failure: f64) -> Result<(), Error> {
-        let variances = Variances::of(self.samples.params);
+        let variances = self.variances();
+        if self.is_repeated {
+            self.refresh_results()?;
+        }
         for _ in 0..ROUNDS {
             self.sort();
             self.place();
@@ -239,6 +283,17 @@ impl Placement {
         }
         self.sort();
         self.place();
+        Ok(())
+    }
+
+    /// Bootstraps the results that have the noise of an input.
+    fn refresh_results(&mut self) -> Result<(), Error> {
+        for number in 0..self.results.len() {
+            let result = self.results[number].clone();
+            if self.carries(&result) {
+                self.results[number] = self.samples.refreshed(&result, 1)?;
+            }
+        }
         Ok(())
     }
 
@@ -265,7 +320,8 @@ impl Placement {
                         .collect();
                     self.samples.value(task, &values)?
                 }
-                Origin::Input(_) if factor * factor > 1 << 8 => {
+                // Alone it would be read by what refreshes it.
+                Origin::Input(_) if factor * factor > 1 << 8 && combo.terms.len() > 1 => {
                     let number = Combo {
                         terms: BTreeMap::from([(*base, 1)]),
                         constant: 0,
