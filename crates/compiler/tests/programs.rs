@@ -486,20 +486,22 @@ fn what_fails_too_often_says_where_and_what_helps() {
         y = table(x, [0, 3, 1, 2, 9, 8, 7, 7, 1, 0, 15, 14, 13, 2, 4, 5]) @ \"pay.py\":7
         output y = y
     ";
-    let strict = Options {
-        log2_failure: -2000.0,
-        ..options("tiny")
-    };
-    let error = compile(&Graph::parse(text).unwrap(), &strict).unwrap_err();
-    assert_eq!(error.location.unwrap().to_string(), "pay.py:7");
-    assert!(
-        error.message.contains("1 row is wrong"),
-        "{}",
-        error.message
-    );
-    let help = error.help.unwrap();
-    assert!(help.contains("`log2_failure`"), "{help}");
-    assert!(help.contains("most doubtful is one of y"), "{help}");
+    for set in ["tiny", "message8", "message16"] {
+        let strict = Options {
+            log2_failure: -2000.0,
+            ..options(set)
+        };
+        let error = compile(&Graph::parse(text).unwrap(), &strict).unwrap_err();
+        assert!(
+            error.message.contains("1 row is wrong"),
+            "{}",
+            error.message
+        );
+        assert_eq!(error.location.unwrap().to_string(), "pay.py:7");
+        let help = error.help.unwrap();
+        assert!(help.contains("`log2_failure`"), "{help}");
+        assert!(help.contains("most doubtful is one of y"), "{help}");
+    }
 }
 
 #[test]
