@@ -383,14 +383,15 @@ impl Drive {
         Ok(dict)
     }
 
-    /// Stores the public keys under a key id. Keys of another client key that stand there are refused.
-    #[pyo3(signature = (keys, key_id=0, progress=None))]
+    /// Stores the public keys under a key id. They are refused where keys of another client key stand there, unless those are to be replaced.
+    #[pyo3(signature = (keys, key_id=0, progress=None, replace=false))]
     fn put_keys(
         &self,
         py: Python<'_>,
         keys: &Bound<'_, PublicKeys>,
         key_id: u32,
         progress: Option<Py<PyAny>>,
+        replace: bool,
     ) -> PyResult<()> {
         let keys = keys.get();
         self.call(py, progress, |drive, progress| {
@@ -399,7 +400,12 @@ impl Drive {
                 Ok(Object::key(key_id, reader)?)
             });
             let objects = objects.collect::<Result<Vec<_>, Failure>>()?;
-            drive.complete(drive.session().put(objects, progress))?;
+            let session = drive.session();
+            if replace {
+                drive.complete(session.replace(objects, progress))?;
+            } else {
+                drive.complete(session.put(objects, progress))?;
+            }
             Ok(())
         })
     }

@@ -104,6 +104,7 @@ fn class_of_column(error: &ColumnError) -> &'static str {
         ColumnError::Exists | ColumnError::OtherJob => "ExistsError",
         ColumnError::Damaged(_) => "DamagedError",
         ColumnError::Untrusted(_) => "UntrustedError",
+        ColumnError::OtherKey(_) => "KeyMismatch",
         ColumnError::Rows { .. } => "RowsError",
         ColumnError::Memory { .. } => "FullError",
         ColumnError::Tfhe(error) => class_of_scheme(error),

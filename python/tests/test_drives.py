@@ -82,6 +82,21 @@ def test_a_drive_knows_the_names_of_its_tables(client: toroid.Client, drive: tor
     assert list(drive) == ["staff"]
 
 
+def test_keys_of_another_client_are_replaced_on_demand_alone(client: toroid.Client, drive: toroid.Drive) -> None:
+    table = drive.upload("t", client.encrypt({"x": [1]}, {"x": (0, 15)}))
+    other = toroid.Client.generate("tiny-wopbs")
+    with pytest.raises(toroid.KeyMismatch, match="another client key") as refused:
+        drive.install(other.public_keys())
+    assert "replace=True" in refused.value.__notes__[0]
+    assert drive.core.has_keys(client.tag)
+    assert client.decrypt(successor.run(table, log2_failure=-40)).tolist() == [2]
+    drive.install(other.public_keys(), key_id=1)
+    asyncio.run(drive.ainstall(other.public_keys(), replace=True))
+    assert drive.core.has_keys(other.tag) and drive.core.has_keys(other.tag, 1)
+    with pytest.raises(toroid.KeyMismatch, match="another client key"):
+        successor.run(table, log2_failure=-40)
+
+
 def test_tables_under_another_key_id_are_computed_with(client: toroid.Client, keys: Any) -> None:
     with toroid.open() as drive:
         drive.install(keys, key_id=1)

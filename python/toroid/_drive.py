@@ -172,10 +172,26 @@ class Drive:
         with self._guard:
             return self._turns.setdefault(output, threading.Lock())
 
-    def install(self, keys: _core.PublicKeys, key_id: int = 0, progress: Progress = None) -> None:
-        """Stores the public keys of a client, unless they are there already."""
-        if not self.core.has_keys(keys.tag, key_id):
-            self.core.put_keys(keys, key_id, reporter(progress))
+    def install(self, keys: _core.PublicKeys, key_id: int = 0, progress: Progress = None, *, replace: bool = False) -> None:
+        """Stores the public keys of a client, unless they are there already.
+
+        Args:
+            keys: The keys.
+            key_id: The key id of the tables that they are for.
+            progress: True for a line that shows how far it is, or a callable of the stage, the steps done and those in total.
+            replace: Whether keys of another client are replaced. Questions and programs no longer run on its tables.
+
+        Raises:
+            KeyMismatch: Another client has keys or tables under the key id.
+        """
+        if self.core.has_keys(keys.tag, key_id):
+            return
+        try:
+            self.core.put_keys(keys, key_id, reporter(progress), replace)
+        except KeyMismatch as error:
+            if not replace:
+                error.add_note("Give another key_id, to upload as well, or replace=True.")
+            raise
 
     def upload(
         self, name: str, data: EncryptedTable | EncryptedColumn, *, replace: bool = False, key_id: int = 0, progress: Progress = None
@@ -275,9 +291,9 @@ class Drive:
         """Runs the text of a program on columns of the drive, by registers, with the result as another column."""
         return self.core.map(program, inputs, output, progress=reporter(progress), **options)
 
-    async def ainstall(self, keys: _core.PublicKeys, key_id: int = 0, progress: Progress = None) -> None:
+    async def ainstall(self, keys: _core.PublicKeys, key_id: int = 0, progress: Progress = None, *, replace: bool = False) -> None:
         """`install`, to await."""
-        await awaited(self.install, keys, key_id, progress=progress)
+        await awaited(self.install, keys, key_id, progress=progress, replace=replace)
 
     async def aupload(self, name: str, data: EncryptedTable | EncryptedColumn, **options: Any) -> Table:
         """`upload`, to await."""
