@@ -16,10 +16,10 @@ def bonus(rating: toroid.u4):
 
 
 def main(location: str | None = None, params: str = "message16") -> None:
-    client = toroid.Client.generate(params)  # the secret key stays in this process
+    client = toroid.Client.generate(params)  # the secret key stays in this process, so that each run is another client
     staff = {"dept": np.array([0, 1, 2, 1, 0]), "pay": np.array([31, 52, 47, 60, 29]), "rating": np.array([3, 12, 7, 15, 9])}
     with toroid.open(location) as drive:
-        drive.install(client.public_keys(), progress=True)
+        drive.install(client.public_keys(), progress=True, replace=True)
         table = drive.upload("staff", client.encrypt(staff, {"dept": (0, 3), "pay": "u8", "rating": (0, 15)}), replace=True)
         query = table.where(col("pay") > 30).group_by("dept").agg(n=toroid.count(), pay=col("pay").sum(), bonus=bonus(col("rating")).sum())
         print(query.cost())

@@ -26,7 +26,8 @@ def test_salaries_on_an_image(tmp_path: Path) -> None:
 
     image = str(tmp_path / "drive.img")
     toroid.open(image, create="64MiB").close()
-    assert salaries(image, "tiny-wopbs") == EXPECTED
+    for _ in range(2):
+        assert salaries(image, "tiny-wopbs") == EXPECTED
 
 
 def test_salaries_over_a_cluster() -> None:

@@ -110,6 +110,72 @@ def test_all_rows_are_counted_without_a_program(place: Any, data: dict[str, Any]
     _, table = place
     found = table.agg(n=toroid.count(), total=col("salary").sum()).simulate(data)
     assert found == {"n": ROWS, "total": int(data["salary"].sum())}
+    query = table.agg(n=toroid.count())
+    with pytest.raises(ValueError, match="known without a program"):
+        query.compile()
+    assert query.simulate(data) == answer(place, query) == {"n": ROWS}
+    zero = table.agg(nothing=(col("salary") * 0).sum())
+    assert zero.simulate(data) == answer(place, zero) == {"nothing": 0}
+
+
+def test_simulations_count_the_rows_of_the_data(place: Any) -> None:
+    _, table = place
+    assert table.agg(n=toroid.count(), mean=col("salary").mean()).simulate({"salary": [1, 3]}) == {"n": 2, "mean": 2.0}
+    assert table.sort("salary").simulate({"salary": [3, 1, 2], "dept": [0, 1, 2]})["dept"].tolist() == [1, 2, 0]
+    assert table.agg(most=col("salary").max(), n=toroid.count()).simulate({"salary": [3, 1, 2]}) == {"most": 3, "n": 3}
+    with pytest.raises(ValueError, match="salary 2, dept 1"):
+        table.agg(n=toroid.count()).simulate({"salary": [1, 3], "dept": [1]})
+
+
+def test_conditions_are_zero_or_one(place: Any) -> None:
+    _, table = place
+    both = (col("salary") > 30) + (col("dept") == 1)
+    for condition in (col("salary"), both, col("dept") & 3):
+        with pytest.raises(toroid.GraphError, match="a condition is 0 or 1"):
+            table.where(condition).agg(n=toroid.count()).compile()
+        with pytest.raises(toroid.GraphError, match="a condition is 0 or 1"):
+            table.where(col("salary") > 30).where(condition).group_by("dept").agg(n=toroid.count()).compile()
+    for wrong in (True, "salary > 30", col("salary").sum()):
+        with pytest.raises(TypeError, match="a condition compares columns"):
+            table.where(wrong)
+
+
+def test_expressions_take_the_operations_of_programs(place: Any, data: dict[str, Any]) -> None:
+    _, table = place
+
+    @toroid.program
+    def weighted(x: toroid.u8, y: toroid.u8) -> Any:
+        return 2 * x + y
+
+    salary, dept = data["salary"], data["dept"]
+    query = table.select(
+        low=toroid.minimum(col("salary"), 20, col("dept") * 16),
+        high=toroid.maximum(col("salary"), col("dept") * 16),
+        chosen=toroid.select(col("dept") == 2, col("salary"), -1),
+        wrapped=toroid.wrap(col("salary") * 8, toroid.u8),
+        weighted=toroid.dot([col("salary"), col("dept")], [3, -5]),
+        named=weighted(col("salary"), y=col("dept")),
+        power=col("dept") ** 2,
+        masked=6 & col("salary"),
+        inverted=~col("salary"),
+        squared=col("dept").table(lambda number: number * number),
+        among=col("salary").isin(range(0, 64, 3)),
+    )
+    found = query.simulate(data)
+    expected = {
+        "low": np.minimum(np.minimum(salary, 20), dept * 16),
+        "high": np.maximum(salary, dept * 16),
+        "chosen": np.where(dept == 2, salary, -1),
+        "wrapped": salary * 8 % 256,
+        "weighted": 3 * salary - 5 * dept,
+        "named": 2 * salary + dept,
+        "power": dept**2,
+        "masked": 6 & salary,
+        "inverted": ~salary,
+        "squared": dept**2,
+        "among": (salary % 3 == 0).astype(int),
+    }
+    assert {name: numbers.tolist() for name, numbers in found.items()} == {name: numbers.tolist() for name, numbers in expected.items()}
 
 
 def test_least_and_greatest_values(place: Any, data: dict[str, Any]) -> None:
@@ -410,6 +476,28 @@ def test_wrong_questions_are_refused(place: Any) -> None:
         table.select(half=col("salary") / 2).run()
     with pytest.raises(ValueError, match="use agg"):
         table.group_by("dept").select("salary")
+
+
+def test_no_part_of_a_question_is_lost(place: Any) -> None:
+    _, table = place
+    wrong = [
+        lambda: table.histogram("salary", [0, 32, 64]).where(col("dept") == 1),
+        lambda: table.group_by("dept").histogram("salary", [0, 32, 64]),
+        lambda: table.group_by("dept").group_by("salary"),
+        lambda: table.agg(n=toroid.count()).select("dept"),
+        lambda: table.select("dept").agg(n=toroid.count()),
+        lambda: table.select("salary", salary=col("dept")),
+        lambda: table.select("salary", "salary"),
+        lambda: table.group_by("dept").agg(dept=toroid.count()).compile(),
+        lambda: table.where(col("dept") == 1).select(where=col("salary")).compile(),
+        lambda: table.select(one=toroid.minimum(1, 2)).compile(),
+    ]
+    for question in wrong:
+        with pytest.raises(ValueError):
+            question()
+    for question in (lambda: table.group_by(["dept"]), lambda: table.histogram("salary", 5), lambda: table.select(n=toroid.count())):
+        with pytest.raises(TypeError):
+            question()
 
 
 def test_errors_name_the_line_of_the_expression(place: Any) -> None:

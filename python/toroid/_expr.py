@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toroid._trace import Place, Value, caller, located
+from toroid._trace import Place, Value, caller, index_of, located
 
 
 class Expr:
@@ -40,6 +40,15 @@ class Expr:
     def name(self) -> str:
         """How it is written; of a column its name."""
         return self._name
+
+    def table(self, function: Callable[[int], int]) -> Expr:
+        """A Python function of the value, as [Value.table][toroid.Value.table] has it."""
+        return Expr(lambda values: self.of(values).table(function), self._columns, f"{getattr(function, '__name__', 'function')}({self._name})")
+
+    def isin(self, numbers: Iterable[int]) -> Expr:
+        """Whether the value is one of several numbers: 1 or 0, by one table."""
+        wanted = frozenset(index_of(number) for number in numbers)
+        return Expr(lambda values: self.of(values).table(lambda number: int(number in wanted)), self._columns, f"isin({self._name})")
 
     def sum(self) -> Aggregate:
         """The sum over the rows."""
@@ -112,6 +121,24 @@ class Expr:
     def __xor__(self, other: object) -> Expr:
         return self._binary("^", operator.xor, other)
 
+    def __pow__(self, other: object) -> Expr:
+        return self._binary("**", operator.pow, other)
+
+    def __rfloordiv__(self, other: object) -> Expr:
+        return self._binary("//", operator.floordiv, other, True)
+
+    def __rmod__(self, other: object) -> Expr:
+        return self._binary("%", operator.mod, other, True)
+
+    def __rand__(self, other: object) -> Expr:
+        return self._binary("&", operator.and_, other, True)
+
+    def __ror__(self, other: object) -> Expr:
+        return self._binary("|", operator.or_, other, True)
+
+    def __rxor__(self, other: object) -> Expr:
+        return self._binary("^", operator.xor, other, True)
+
     def __lt__(self, other: object) -> Expr:
         return self._binary("<", operator.lt, other)
 
@@ -134,8 +161,13 @@ class Expr:
         return Expr(lambda values: -self.of(values), self._columns, f"-{self._name}")
 
     def __invert__(self) -> Expr:
-        """The rows for which a condition does not hold."""
-        return Expr(lambda values: 1 - self.of(values), self._columns, f"~{self._name}")
+        """The rows for which a condition does not hold; of other numbers all bits are inverted, as `~x` is -x - 1 elsewhere."""
+
+        def of(values: Mapping[str, Value]) -> Any:
+            value = self.of(values)
+            return 1 - value if is_condition(value) else ~value
+
+        return Expr(of, self._columns, f"~{self._name}")
 
     def __abs__(self) -> Expr:
         return Expr(lambda values: abs(self.of(values)), self._columns, f"abs({self._name})")
@@ -173,6 +205,13 @@ def col(name: str) -> Expr:
 def count() -> Aggregate:
     """The number of rows."""
     return Aggregate("count")
+
+
+def is_condition(value: Any) -> bool:
+    """Whether a value, or a plain number, is 0 or 1 whatever is encrypted."""
+    if isinstance(value, Value):
+        return 0 <= value.interval.low and value.interval.high <= 1
+    return index_of(value) in (0, 1)
 
 
 def as_expr(value: object) -> Expr:

@@ -511,7 +511,11 @@ class Program(GraphProgram):
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Within another program: the function's operations become part of it. Of plain numbers: [GraphProgram.simulate][]."""
-        if (expression := applied(self, self._function.__name__, arguments)) is not None:
+
+        def call(*operands: Any) -> Any:
+            return self(*operands[: len(arguments)], **dict(zip(named, operands[len(arguments) :], strict=True)))
+
+        if (expression := applied(call, self._function.__name__, (*arguments, *named.values()))) is not None:
             return expression
         if graph_of([*arguments, *named.values()]) is None:
             return self.simulate(*arguments, **named)

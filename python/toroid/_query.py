@@ -13,7 +13,7 @@ import numpy as np
 from toroid import _core
 from toroid._columns import columns_of, numbers_of
 from toroid._errors import MissingError, UntrustedError
-from toroid._expr import Aggregate, Expr, as_expr, col, count
+from toroid._expr import Aggregate, Expr, as_expr, col, count, is_condition
 from toroid._progress import Progress, awaited
 from toroid._rounds import Carried, Compared, CompiledRounds, Key, Network, Rounds, RoundsCost, Words
 from toroid._trace import Graph, Value, caller, index_of, located, refuse, select
@@ -170,12 +170,20 @@ class Query:
         self._joined = dict(joined or {})
 
     def where(self, condition: Expr) -> Query:
-        """Counts only rows for which the condition holds, beside the conditions that there are. The drive does not learn which they are."""
+        """Counts only rows for which the condition holds, beside the conditions that there are. The drive does not learn which they are.
+
+        A condition is 0 or 1, as comparisons are; another number is refused with its line once the question is compiled.
+        """
+        condition = _condition(condition)
         both = condition if self._condition is None else self._condition & condition
         return self._next(condition=both)
 
     def group_by(self, key: str | Expr) -> Query:
         """Aggregates the rows of each value of a key on their own. The key has at most 256 possible values."""
+        if not isinstance(key, (str, Expr)):
+            raise TypeError(f"a key of groups is a column or an expression, not {type(key).__name__}: several columns make one key, such as col(\"a\") * 10 + col(\"b\")")
+        if self._key is not None:
+            raise ValueError(f"the question has the key {self._key.name} already")
         return self._next(key=col(key) if isinstance(key, str) else key)
 
     def agg(self, **results: Aggregate) -> Query:
@@ -191,8 +199,15 @@ class Query:
         results: dict[str, Expr | Aggregate] = {}
         for column in columns:
             expression = col(column) if isinstance(column, str) else column
+            if not isinstance(expression, Expr):
+                raise TypeError(f"select takes columns and expressions, not {type(expression).__name__}")
+            if expression.name in results or expression.name in named:
+                raise ValueError(f"two results have the name {expression.name}")
             results[expression.name] = expression
-        results.update({name: as_expr(expression) for name, expression in named.items()})
+        for name, value in named.items():
+            if isinstance(value, Aggregate):
+                raise TypeError(f"{name} is of all rows, and select computes values of each: use agg")
+            results[name] = as_expr(value)
         if self._key is not None:
             raise ValueError("groups have sums, counts, means, least and greatest values: use agg")
         return self._with(results)
@@ -202,6 +217,10 @@ class Query:
 
         The result has the columns `low`, `high` and `count`.
         """
+        if not isinstance(edges, Sequence):
+            raise TypeError("the edges of a histogram are a list of integers")
+        if self._key is not None:
+            raise ValueError("a histogram has no groups: add a condition for each of them with where")
         if len(edges) < 2 or any(low >= high for low, high in itertools.pairwise(edges)):
             raise ValueError("edges of a histogram ascend, and there are at least two")
         return _Histogram(self._next(), col(column) if isinstance(column, str) else column, tuple(edges))
@@ -265,6 +284,8 @@ class Query:
         for name in results:
             if not name.isascii() or not name.isidentifier():
                 raise ValueError(f"{name!r} cannot name a result: names are ASCII identifiers")
+        if self._results is not None:
+            raise ValueError("the question asks for something already: make another one for the rest")
         return self._next(results=results)
 
     def _next(self, **changed: Any) -> Query:
@@ -300,16 +321,23 @@ class Query:
                 enter(expression)
         return graph, values, tuple(inputs)
 
-    def _plan(self) -> _Plan:
+    def _plan(self, rows: int | None = None) -> _Plan:
+        """How the question is computed, of so many rows; those of the table if not given."""
         if self._results is None:
             raise ValueError("the question asks for nothing: add agg, select or histogram")
+        if self._key is not None and self._key.name in self._results:
+            raise ValueError(f"a result has the name of the key, {self._key.name}: give it another one")
         if any(isinstance(result, Aggregate) for result in self._results.values()):
-            return self._aggregates()
+            return self._aggregates(self._table.rows if rows is None else rows)
         return self._values()
 
     def _values(self) -> _Plan:
         graph, values, inputs = self._start()
         results = dict(self._results or {})
+        if not inputs:
+            raise ValueError("the question selects numbers that depend on no column")
+        if self._condition is not None and "where" in results:
+            raise ValueError("a result has the name where, which says whether the condition holds: give it another one")
         holds = None if self._condition is None else graph.value(self._condition.of(values))
         for place, expression in enumerate(results.values()):
             assert isinstance(expression, Expr)
@@ -335,12 +363,11 @@ class Query:
             )
         return [(number, _both(key == number, holds)) for number in range(interval.low, interval.high + 1)]
 
-    def _aggregates(self) -> _Plan:
+    def _aggregates(self, rows: int) -> _Plan:
         results = {name: result for name, result in (self._results or {}).items() if isinstance(result, Aggregate)}
         sums = {name: result for name, result in results.items() if result.kind in ("sum", "count", "mean")}
         graph, values, inputs = self._start(sums)
         groups = self._members(graph, values)
-        rows = self._table.rows
         known: dict[str, int] = {}
         unknown: list[str] = []
 
@@ -367,10 +394,10 @@ class Query:
         plan = _Plan(graph.text() if unknown else None, inputs if unknown else (), finish)
         if len(sums) == len(results):
             return plan
-        rounds, compared = self._extremes({name: result for name, result in results.items() if name not in sums})
+        rounds, compared = self._extremes({name: result for name, result in results.items() if name not in sums}, rows)
         return replace(plan, rounds=rounds, compared=Extremes(tuple(results), compared, finish, numbers, key))
 
-    def _extremes(self, results: Mapping[str, Aggregate]) -> tuple[Rounds, dict[str, tuple[bool, tuple[tuple[int, Key], ...]]]]:
+    def _extremes(self, results: Mapping[str, Aggregate], rows: int) -> tuple[Rounds, dict[str, tuple[bool, tuple[tuple[int, Key], ...]]]]:
         """The comparisons that give least and greatest values, and where each of them stands for every group."""
         graph, values, inputs = self._start(results)
         words = Words(self._drive_table(), graph, _message_bits(self._table))
@@ -386,7 +413,7 @@ class Query:
                 last = member if member is None or is_max else 1 - member
                 key, own = words.of_key(result.of.of(values), _plain_column(result.of, self._table), last)
                 keys.append((len(networks), key))
-                networks.append(located(result.of.place, Network.of, key.carried, (), own, self._table.rows, 1, is_max))
+                networks.append(located(result.of.place, Network.of, key.carried, (), own, rows, 1, is_max))
             places[name] = (is_max, tuple(keys))
         return words.rounds(inputs, networks), places
 
@@ -408,7 +435,7 @@ class Query:
         Raises:
             GraphError: A number lies outside the type of its column.
         """
-        plan = self._plan()
+        plan = self._plan(_rows_of(data))
         outputs: Mapping[str, list[int]] = {}
         if plan.graph is not None:
             columns = {f"c{place}": [index_of(number) for number in data[name]] for place, name in enumerate(plan.inputs)}
@@ -486,9 +513,7 @@ class Query:
             other = Answer(compiled, self._table.compute(compiled, columns, None, progress, plan.finish), self._table.rows, plan.finish)
         if plan.rounds is not None and plan.compared is not None:
             return ComparedAnswer(other, plan.rounds.run(log2_failure, progress), self._table.rows, plan.compared)
-        if other is None:
-            raise ValueError(KNOWN)
-        return other
+        return Answer(None, None, self._table.rows, plan.finish) if other is None else other
 
     async def arun(self, **options: Any) -> Answer | ComparedAnswer:
         """`run`, to await. Cancelling the task ends the run, as Ctrl-C does."""
@@ -510,10 +535,10 @@ class _Histogram(Query):
         self._value = value
         self._edges = edges
 
-    def _plan(self) -> _Plan:
+    def _plan(self, rows: int | None = None) -> _Plan:
         bins = list(itertools.pairwise(self._edges))
         results = {f"bin{place}": Aggregate("sum", self._between(low, high)) for place, (low, high) in enumerate(bins)}
-        plan = Query(self._table, self._condition, None, results, self._joined)._plan()
+        plan = Query(self._table, self._condition, None, results, self._joined)._plan(rows)
         return replace(plan, finish=replace(plan.finish, bins=tuple(bins)))
 
     def _between(self, low: int, high: int) -> Expr:
@@ -529,10 +554,12 @@ class _Sorted(Query):
         super().__init__(table, question._condition, None, results, question._joined)
         self._by = col(by) if isinstance(by, str) else by
         self._descending = descending
-        self._count = min(table.rows, count or table.rows)
+        self._count = count
 
-    def _plan(self) -> _Plan:
+    def _plan(self, rows: int | None = None) -> _Plan:
         table = self._drive_table()
+        rows = table.rows if rows is None else rows
+        count = min(rows, self._count or rows)
         results = {name: result for name, result in (self._results or {}).items() if isinstance(result, Expr)}
         graph, values, inputs = self._start({**results, "the key": self._by})
         words = Words(table, graph, _message_bits(table))
@@ -554,8 +581,8 @@ class _Sorted(Query):
             places[name] = (carried, len(numbers), len(numbers) + len(added))
             numbers.extend(added)
         payload = [words.digits[number] for number in numbers[len(own) :]]
-        network = located(self._by.place, Network.of, key.carried, payload, numbers, table.rows, self._count, self._descending)
-        compared = Sorted(places, key, len(own), self._count, None if last is None else self._descending)
+        network = located(self._by.place, Network.of, key.carried, payload, numbers, rows, count, self._descending)
+        compared = Sorted(places, key, len(own), count, None if last is None else self._descending)
         return _Plan(None, (), Finish(()), words.rounds(inputs, [network]), compared)
 
 
@@ -609,18 +636,20 @@ def _agree(copies: Mapping[str, dict[str, list[int]]], rows: tuple[int, int]) ->
 @dataclass(frozen=True, repr=False)
 class Answer:
     """The encrypted answer to a question: `client.decrypt` makes a dictionary of it, of numbers, or of arrays where there are groups or rows.
-    It can be pickled."""
+    It can be pickled. There is nothing encrypted in it where the answer depends on no encrypted number, such as the number of all rows."""
 
-    compiled: Compiled
-    encrypted: _core.EncryptedRows | EncryptedParts
+    compiled: Compiled | None
+    encrypted: _core.EncryptedRows | EncryptedParts | None
     rows: int
     finish: Finish
 
     def __toroid_decrypt__(self, client: Client, max_log2_failure: float) -> dict[str, Any]:
+        if self.compiled is None or self.encrypted is None:
+            return self.finish({})
         return self.finish(decrypted(client, self.compiled, self.encrypted, self.rows, max_log2_failure))
 
     def __repr__(self) -> str:
-        return f"<Answer: of {self.rows} rows of {self.compiled.params}>"
+        return f"<Answer: of {self.rows} rows{'' if self.compiled is None else f' of {self.compiled.params}'}>"
 
 
 @dataclass(frozen=True, repr=False)
@@ -635,13 +664,40 @@ class ComparedAnswer:
 
     def __toroid_decrypt__(self, client: Client, max_log2_failure: float) -> dict[str, Any]:
         outputs: Mapping[str, list[int]] = {}
-        if self.other is not None:
+        if self.other is not None and self.other.compiled is not None and self.other.encrypted is not None:
             outputs = decrypted(client, self.other.compiled, self.other.encrypted, self.other.rows, max_log2_failure)
         words = [[np.asarray(client.decrypt(rows, max_log2_failure=max_log2_failure)).tolist() for rows in network] for network in self.words]
         return self.finish(outputs, words)
 
     def __repr__(self) -> str:
         return f"<ComparedAnswer: of {self.rows} rows>"
+
+
+def _condition(expression: object) -> Expr:
+    """A condition, refused where it may be another number than 0 and 1."""
+    if not isinstance(expression, Expr):
+        raise TypeError(f"a condition compares columns, such as col(\"salary\") > 1000; it is no {type(expression).__name__}")
+
+    def of(values: Mapping[str, Value]) -> Any:
+        value = expression.of(values)
+        if not is_condition(value):
+            interval = str(value.interval) if isinstance(value, Value) else str(value)
+            refuse(f"the condition {expression.name} is {interval}, and a condition is 0 or 1", interval=interval, help="compare it, for example with `!= 0`")
+        return value
+
+    return Expr(of, expression.columns, expression.name)
+
+
+def _rows_of(data: Mapping[str, Any]) -> int | None:
+    """The rows of columns of plain numbers; none where there are no columns.
+
+    Raises:
+        ValueError: The columns have different numbers of rows.
+    """
+    sizes = {name: len(column) for name, column in data.items()}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"columns have different numbers of rows: {', '.join(f'{name} {size}' for name, size in sizes.items())}")
+    return next(iter(sizes.values()), None)
 
 
 def _both(one: Value, other: Value | None) -> Value:

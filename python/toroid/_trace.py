@@ -364,7 +364,16 @@ def graph_of(operands: Iterable[object]) -> Graph | None:
     return None
 
 
+def _of_expressions(function: Callable[..., Any], name: str, operands: Iterable[object]) -> Any:
+    """The function of expressions of columns as such an expression; none where no operand is one."""
+    from toroid._expr import applied
+
+    return applied(function, name, tuple(operands))
+
+
 def _of_several(name: str, plain: Callable[..., int], operands: tuple[Value | int, ...]) -> Any:
+    if (expression := _of_expressions(lambda *values: _of_several(name, plain, values), name, operands)) is not None:
+        return expression
     graph = graph_of(operands)
     if graph is None:
         return plain(operands)
@@ -388,6 +397,8 @@ def maximum(*operands: Value | int) -> Any:
 
 def select(condition: Value | int, then: Value | int, otherwise: Value | int) -> Any:
     """`then` where the condition is 1, `otherwise` where it is 0. Both are computed."""
+    if (expression := _of_expressions(select, "select", (condition, then, otherwise))) is not None:
+        return expression
     graph = graph_of((condition, then, otherwise))
     if graph is None:
         return then if condition else otherwise
@@ -404,6 +415,8 @@ def wrap(value: Value | int, numbers: Any) -> Any:
         ValueError: The type is not one of whole bits.
     """
     width = wrap_name(numbers)
+    if (expression := _of_expressions(lambda operand: wrap(operand, numbers), f"wrap_{width}", (value,))) is not None:
+        return expression
     if isinstance(value, Value):
         return value._graph.record(f"wrap({value._name}, {width})")
     number, bits = _integer(value), int(width[1:])
@@ -418,6 +431,9 @@ def dot(values: Iterable[Value | int], weights: Iterable[int]) -> Any:
         ValueError: There are more of one than of the other.
     """
     pairs = list(zip(values, weights, strict=True))
+    known = [weight for _, weight in pairs]
+    if (expression := _of_expressions(lambda *operands: dot(operands, known), "dot", (value for value, _ in pairs))) is not None:
+        return expression
     graph = graph_of(value for value, _ in pairs)
     if graph is None:
         return sum(_integer(value) * _integer(weight) for value, weight in pairs)
