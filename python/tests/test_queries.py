@@ -458,6 +458,66 @@ def test_many_rounds_keep_the_noise_of_one() -> None:
             assert cost.log2_failure < -110
 
 
+def test_numbers_to_simulate_with_are_of_the_type_of_their_column(place: Any, data: dict[str, Any]) -> None:
+    _, table = place
+    for question in (table.sort("salary"), table.agg(most=col("salary").max()), table.agg(total=col("salary").sum()), table.select("salary", "dept")):
+        for number in (64, -1):
+            with pytest.raises(toroid.GraphError, match=rf"salary: the number in row 1 is {number}, outside 0\.\.63"):
+                question.simulate({"salary": [3, number], "dept": [0, 0]})
+        with pytest.raises(TypeError, match="salary: the number in row 0 is 1.5; expected an integer"):
+            question.simulate({"salary": [1.5, 0.5], "dept": [0, 0]})
+        with pytest.raises(toroid.MissingError, match="column salary, and there are no numbers"):
+            question.simulate({"dept": data["dept"]})
+
+
+def test_no_rows_are_simulated(place: Any) -> None:
+    _, table = place
+    nothing: dict[str, list[int]] = {"salary": [], "dept": []}
+    extremes = {"least": col("salary").min(), "most": (col("salary") * 0).max(), "n": toroid.count()}
+    for question in (table, table.where(col("dept") == 1)):
+        assert question.agg(**extremes).simulate(nothing) == {"least": None, "most": None, "n": 0}
+        assert question.group_by("dept").agg(**extremes).simulate(nothing)["most"].tolist() == [None] * 4
+        for query in (question.sort("salary"), question.top_k(3, col("salary") + 1), question.sort(col("salary") * 0)):
+            assert {name: column.tolist() for name, column in query.simulate(nothing).items()} == {"salary": [], "dept": []}
+
+
+def test_questions_with_nothing_to_compare_cost_nothing(place: Any, data: dict[str, Any]) -> None:
+    _, table = place
+    single = plain_table({"x": (0, 15)}, 1).agg(least=col("x").min())
+    for query, value in ((single, None), (table.agg(least=(col("salary") * 0).min()), 0)):
+        cost = query.cost()
+        assert (cost.params, cost.comparisons, cost.bootstraps, cost.seconds, cost.key_bytes) == ("tiny-wopbs", 0, 0, 0, 0)
+        assert cost.log2_failure == -np.inf
+        assert query.compile().params == "tiny-wopbs"
+        assert query.explain().strip() == f"cost: {cost}"
+        if value is not None:
+            assert query.simulate(data) == answer(place, query) == {"least": value}
+
+
+def test_columns_may_have_any_name() -> None:
+    table = plain_table({"the key": (-8, 7), "a": (0, 15)}, 2)
+    found = table.sort("a").simulate({"the key": [-3, 1], "a": [2, 1]})
+    assert {name: column.tolist() for name, column in found.items()} == {"the key": [1, -3], "a": [1, 2]}
+
+
+def test_wrong_arguments_of_questions_are_refused(place: Any) -> None:
+    _, table = place
+    for count in (2.5, "salary", None):
+        with pytest.raises(TypeError, match="no number of rows"):
+            table.top_k(count, "salary")
+    keys: list[Any] = [None, ["salary", "dept"], col("salary").sum()]
+    for key in keys:
+        for ask in (table.sort, table.group_by, lambda by: table.top_k(1, by)):
+            with pytest.raises(TypeError, match="is a column or an expression, not"):
+                ask(key)
+    with pytest.raises(TypeError, match="isin takes several numbers"):
+        col("salary").isin(5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="fill is 1.5; expected an integer"):
+        table.join(DEPTS, "dept", how="left", fill=1.5)
+    with pytest.raises(ValueError, match="how='inner' does not count"):
+        table.join(DEPTS, "dept", fill=0)
+
+
 def test_wrong_questions_are_refused(place: Any) -> None:
     _, table = place
     with pytest.raises(toroid.MissingError, match="no column wage; it has salary, dept"):

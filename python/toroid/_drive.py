@@ -69,7 +69,7 @@ class BaseTable(ABC):
         """A question for how many values lie between neighbours of ascending edges."""
         return Query(self).histogram(column, edges)
 
-    def join(self, other: object, on: str, *, how: Literal["inner", "left"] = "inner", fill: int = 0) -> Query:
+    def join(self, other: object, on: str, *, how: Literal["inner", "left"] = "inner", fill: int | None = None) -> Query:
         """A question that takes the columns of a small table beside its own, as [Query.join][toroid.Query.join] has it."""
         return Query(self).join(other, on, how=how, fill=fill)
 

@@ -47,6 +47,8 @@ class Expr:
 
     def isin(self, numbers: Iterable[int]) -> Expr:
         """Whether the value is one of several numbers: 1 or 0, by one table."""
+        if not isinstance(numbers, Iterable):
+            raise TypeError(f"isin takes several numbers, such as [1, 2], not {type(numbers).__name__}")
         wanted = frozenset(index_of(number) for number in numbers)
         return Expr(lambda values: self.of(values).table(lambda number: int(number in wanted)), self._columns, f"isin({self._name})")
 

@@ -65,7 +65,8 @@ class Finish:
             return {**found, "where": np.array(outputs["where"], dtype=np.bool_)} if self.has_where else found
 
         def number(name: str) -> int:
-            return self.known[name] if name in self.known else outputs[name][0]
+            # A simulation of no rows has no numbers, and their sum is 0.
+            return self.known[name] if name in self.known else next(iter(outputs[name]), 0)
 
         found = {} if self.key is None else {self.key: np.array(self.groups)}
         for place, (name, kind) in enumerate(self.results):
@@ -90,7 +91,8 @@ class Extremes:
     """What becomes of the rows that networks brought to the front: least and greatest values, beside what else the question asks for.
 
     `results` are the names of all results, `compared` those of them that are least or greatest values, each with its place among the networks and its key
-    for every group; of the greatest ones rows that count have the key's weight, and of the least ones the others.
+    for every group; of the greatest ones rows that count have the key's weight, and of the least ones the others. `rows` is 1, or 0 where there are no
+    rows.
     """
 
     results: tuple[str, ...]
@@ -98,6 +100,7 @@ class Extremes:
     sums: Finish
     groups: tuple[int, ...] | None
     key: str | None
+    rows: int
 
     def __call__(self, outputs: Mapping[str, list[int]], words: Compared) -> dict[str, Any]:
         """The answer from the outputs of the other program by their names, and from the words of each network."""
@@ -110,8 +113,8 @@ class Extremes:
             is_max, keys = self.compared[name]
             column: list[int | None] = []
             for place, key in keys:
-                number, is_last = key.read(words[place], 1)[0]
-                column.append(number if key.weight is None or is_last == is_max else None)
+                read = key.read(words[place], self.rows)
+                column.append(next((number for number, is_last in read if key.weight is None or is_last == is_max), None))
             found[name] = column[0] if self.key is None else _array(column)
         return found
 
@@ -181,7 +184,7 @@ class Query:
     def group_by(self, key: str | Expr) -> Query:
         """Aggregates the rows of each value of a key on their own. The key has at most 256 possible values."""
         if not isinstance(key, (str, Expr)):
-            raise TypeError(f"a key of groups is a column or an expression, not {type(key).__name__}: several columns make one key, such as col(\"a\") * 10 + col(\"b\")")
+            raise _wrong_key("a key of groups", key)
         if self._key is not None:
             raise ValueError(f"the question has the key {self._key.name} already")
         return self._next(key=col(key) if isinstance(key, str) else key)
@@ -237,11 +240,15 @@ class Query:
     def top_k(self, count: int, by: str | Expr, *, descending: bool = True) -> Query:
         """The rows of the greatest keys, the greatest one first, or with `descending=False` those of the least; otherwise as [Query.sort][], with fewer
         comparisons. There are fewer rows where a condition holds for fewer."""
+        try:
+            count = index_of(count)
+        except TypeError:
+            raise TypeError(f"top_k takes how many rows are wanted, and then by what; {count!r} is no number of rows") from None
         if count < 1:
             raise ValueError(f"the first {count} rows are none: ask for at least one")
         return _Sorted(self._next(), by, descending, count)
 
-    def join(self, other: object, on: str, *, how: Literal["inner", "left"] = "inner", fill: int = 0) -> Query:
+    def join(self, other: object, on: str, *, how: Literal["inner", "left"] = "inner", fill: int | None = None) -> Query:
         """Adds the columns of a small table that is not encrypted, by the values of a column: what follows takes them as columns of the table.
 
         Each becomes a table of functions of the encrypted key, so that the drive does not learn which rows go together.
@@ -250,14 +257,21 @@ class Query:
             other: A dict of columns of integers, or a data frame, with the column `on` and others. No key stands there twice.
             on: The name of the column of keys in both tables. That of the encrypted one has at most 65,536 possible values.
             how: What becomes of rows whose key the other table lacks: "inner" does not count them, as a condition would do, and "left" gives them `fill`.
-            fill: The number that such rows have in each column that is added.
+            fill: The number that such rows have in each column that is added, 0 if not given. There is none with "inner".
 
         Raises:
-            ValueError: A key stands in two rows, or a column is there already.
+            ValueError: A key stands in two rows, a column is there already, or `fill` is given with "inner".
+            TypeError: The other table has no column `on`, or `fill` is no integer.
             GraphError: Once the question is compiled: a key is none that the encrypted column may have, or that has too many values.
-            """
+        """
         if how not in ("inner", "left"):
             raise ValueError(f"how is {how!r}; expected 'inner' or 'left'")
+        if fill is not None and how == "inner":
+            raise ValueError("fill is for rows whose key the other table lacks, which how='inner' does not count: leave it out, or write how='left'")
+        try:
+            missing = 0 if fill is None else index_of(fill)
+        except TypeError:
+            raise TypeError(f"fill is {fill!r}; expected an integer") from None
         columns = columns_of(other)
         if columns is None or on not in columns:
             raise TypeError(f"the table to join is a dict of columns, or a data frame, with the column {on} among them")
@@ -273,7 +287,7 @@ class Query:
                 raise ValueError(f"key {key} stands in rows {rows[key]} and {row} of the table to join, and each key stands there once")
 
         place = {on: caller()}
-        joined = {name: Expr(_looked_up(on, rows, column, fill if how == "left" else min(column)), place, name) for name, column in numbers.items()}
+        joined = {name: Expr(_looked_up(on, rows, column, missing if how == "left" else min(column)), place, name) for name, column in numbers.items()}
         question = self._next(joined={**self._joined, **joined})
         there = Expr(_looked_up(on, rows, [1] * len(keys), 0), place, f"{on} in the joined table")
         return question.where(there) if how == "inner" else question
@@ -295,8 +309,11 @@ class Query:
         kept = {"condition": self._condition, "key": self._key, "results": self._results, "joined": self._joined}
         return Query(self._table, **{**kept, **changed})
 
-    def _start(self, results: Mapping[str, Expr | Aggregate] | None = None) -> tuple[Graph, dict[str, Value], tuple[str, ...]]:
-        """A graph with the columns that the question looks at for some of its results, or for all: their values, and those of the table that are inputs."""
+    def _start(
+        self, results: Mapping[str, Expr | Aggregate] | None = None, by: Expr | None = None
+    ) -> tuple[Graph, dict[str, Value], tuple[str, ...]]:
+        """A graph with the columns that the question looks at for some of its results, or for all, and for what its rows are sorted by: their values, and
+        those of the table that are inputs."""
         graph = Graph()
         values: dict[str, Value] = {}
         inputs: list[str] = []
@@ -316,7 +333,7 @@ class Query:
                 values[name] = graph.input(f"c{len(inputs)}", column.layout.low, column.layout.high)
                 inputs.append(name)
 
-        for expression in [self._condition, self._key, *((self._results if results is None else results) or {}).values()]:
+        for expression in [self._condition, self._key, by, *((self._results if results is None else results) or {}).values()]:
             if expression is not None:
                 enter(expression)
         return graph, values, tuple(inputs)
@@ -395,7 +412,7 @@ class Query:
         if len(sums) == len(results):
             return plan
         rounds, compared = self._extremes({name: result for name, result in results.items() if name not in sums}, rows)
-        return replace(plan, rounds=rounds, compared=Extremes(tuple(results), compared, finish, numbers, key))
+        return replace(plan, rounds=rounds, compared=Extremes(tuple(results), compared, finish, numbers, key, min(rows, 1)))
 
     def _extremes(self, results: Mapping[str, Aggregate], rows: int) -> tuple[Rounds, dict[str, tuple[bool, tuple[tuple[int, Key], ...]]]]:
         """The comparisons that give least and greatest values, and where each of them stands for every group."""
@@ -434,15 +451,35 @@ class Query:
 
         Raises:
             GraphError: A number lies outside the type of its column.
+            MissingError: There are no numbers of a column that the question looks at.
+            TypeError: A number is no integer.
         """
         plan = self._plan(_rows_of(data))
+        compared = () if plan.rounds is None else sorted({*plan.rounds.columns, *plan.rounds.stored.values()})
+        numbers = {name: self._simulated(name, data) for name in dict.fromkeys([*plan.inputs, *compared])}
         outputs: Mapping[str, list[int]] = {}
         if plan.graph is not None:
-            columns = {f"c{place}": [index_of(number) for number in data[name]] for place, name in enumerate(plan.inputs)}
-            outputs = _core.evaluate(plan.graph, columns)
+            outputs = _core.evaluate(plan.graph, {f"c{place}": numbers[name] for place, name in enumerate(plan.inputs)})
         if plan.rounds is None or plan.compared is None:
             return plan.finish(outputs)
-        return plan.compared(outputs, plan.rounds.simulate(data))
+        return plan.compared(outputs, plan.rounds.simulate(numbers))
+
+    def _simulated(self, name: str, data: Mapping[str, Any]) -> list[int]:
+        """The numbers of a column to simulate the question with, refused where they are none of its type."""
+        if name not in data:
+            raise MissingError(f"the question looks at column {name}, and there are no numbers of it")
+        layout = self._table.columns[name].layout
+        numbers = []
+        for row, given in enumerate(data[name]):
+            try:
+                number = index_of(given)
+            except TypeError:
+                raise TypeError(f"{name}: the number in row {row} is {given!r}; expected an integer or a boolean") from None
+            if not layout.low <= number <= layout.high:
+                interval = f"{layout.low}..{layout.high}"
+                refuse(f"{name}: the number in row {row} is {number}, outside {interval}, the column's type", interval=interval)
+            numbers.append(number)
+        return numbers
 
     def compile(self, log2_failure: float = -128.0) -> Compiled | CompiledRounds:
         """The program of the drive; the programs of a question that compares rows with each other.
@@ -552,6 +589,8 @@ class _Sorted(Query):
         table = question._table
         results = question._results or {name: col(name) for name in [*table.columns, *question._joined]}
         super().__init__(table, question._condition, None, results, question._joined)
+        if not isinstance(by, (str, Expr)):
+            raise _wrong_key("what rows are sorted by", by)
         self._by = col(by) if isinstance(by, str) else by
         self._descending = descending
         self._count = count
@@ -561,7 +600,7 @@ class _Sorted(Query):
         rows = table.rows if rows is None else rows
         count = min(rows, self._count or rows)
         results = {name: result for name, result in (self._results or {}).items() if isinstance(result, Expr)}
-        graph, values, inputs = self._start({**results, "the key": self._by})
+        graph, values, inputs = self._start(results, self._by)
         words = Words(table, graph, _message_bits(table))
         plain = _plain_column(self._by, table)
         last = None
@@ -671,6 +710,13 @@ class ComparedAnswer:
 
     def __repr__(self) -> str:
         return f"<ComparedAnswer: of {self.rows} rows>"
+
+
+def _wrong_key(what: str, key: object) -> TypeError:
+    """The refusal of a key that is neither a column nor an expression."""
+    return TypeError(
+        f"{what} is a column or an expression, not {type(key).__name__}: several columns make one key, such as col(\"a\") * 10 + col(\"b\")"
+    )
 
 
 def _condition(expression: object) -> Expr:

@@ -182,8 +182,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Network:
-    """A network of comparisons: the numbers of the words that go through it, those of the key first, its rounds, where the wanted rows stand in the end, and the
-    programs for a pair."""
+    """A network of comparisons: the numbers of the words that go through it, those of the key first, its rounds, where the wanted rows stand in the end,
+    and the programs for a pair."""
 
     key: Carried
     words: tuple[int, ...]
@@ -218,8 +218,8 @@ class Network:
                 interval=f"{key.low}..{key.low + key.span}",
                 help="encrypt the column with a narrower type, or compare a part of it, such as col(...) // 1000",
             )
-        # Keys that have one value alone are sorted.
-        rounds, order = network(rows, first) if digits else ([], list(range(first)))
+        # Keys that have one value alone are sorted, and so are no rows, which only a simulation has.
+        rounds, order = network(rows, first) if digits and rows else ([], list(range(min(rows, first))))
         told = tuple(tuple(pairs) for pairs in rounds)
         if not rounds:
             return Network(key, tuple(words), told, tuple(order), ())
@@ -295,21 +295,19 @@ class RoundsCost:
 
 @dataclass(frozen=True)
 class CompiledRounds:
-    """The programs of a question whose rows are compared, each with how many rows it is run on in all. It can be pickled."""
+    """The parameter set and the programs of a question whose rows are compared, each with how many rows it is run on in all; there are none where
+    there is nothing to compare. It can be pickled."""
 
+    params: str
     programs: tuple[tuple[int, Compiled], ...]
     rounds: int
     comparisons: int
 
     @property
-    def params(self) -> str:
-        """The parameter set."""
-        return self.programs[0][1].params
-
-    @property
     def cost(self) -> RoundsCost:
         """What the question takes in all."""
         costs = [(rows, compiled.cost) for rows, compiled in self.programs]
+        failure = sum(2.0**cost.log2_failure for _, cost in costs)
         return RoundsCost(
             self.params,
             self.rounds,
@@ -317,8 +315,8 @@ class CompiledRounds:
             sum(rows * cost.bootstraps for rows, cost in costs),
             sum(rows * cost.tasks for rows, cost in costs),
             sum(rows * cost.seconds_per_row for rows, cost in costs),
-            min(0.0, math.log2(sum(2.0**cost.log2_failure for _, cost in costs) or 2.0**-1074)),
-            max(cost.key_bytes for _, cost in costs),
+            min(0.0, math.log2(failure)) if failure else -math.inf,
+            max((cost.key_bytes for _, cost in costs), default=0),
         )
 
     def explain(self) -> str:
@@ -372,6 +370,7 @@ class Rounds:
         for network in self.networks:
             programs.extend((network.comparisons, self._compared(step, network, log2_failure)) for step in network.steps)
         return CompiledRounds(
+            self.table.params,
             tuple(programs),
             sum(len(network.rounds) for network in self.networks),
             sum(network.comparisons for network in self.networks),
@@ -440,8 +439,8 @@ class Rounds:
             for pair, cell in zip(pairs, cells, strict=True):
                 words[word][pair[side]] = cell
 
-    def simulate(self, data: Mapping[str, Any]) -> list[list[list[int]]]:
-        """What the words of the wanted rows are, of columns of plain numbers by their names."""
+    def simulate(self, data: Mapping[str, list[int]]) -> list[list[list[int]]]:
+        """What the words of the wanted rows are, of columns of plain numbers of their types by their names."""
         return self.play(_Clear(self, data), lambda _done, _total: None)
 
     def run(self, log2_failure: float, progress: Progress) -> list[list[_core.EncryptedRows]]:
@@ -457,9 +456,9 @@ class Rounds:
 class _Clear:
     """Computes in clear, by the graphs that the programs of a drive are made of."""
 
-    def __init__(self, rounds: Rounds, data: Mapping[str, Any]) -> None:
+    def __init__(self, rounds: Rounds, data: Mapping[str, list[int]]) -> None:
         self._rounds = rounds
-        self._data = {name: [int(number) for number in data[name]] for name in {*rounds.columns, *rounds.stored.values()}}
+        self._data = data
 
     def words(self) -> list[list[Cell]]:
         rounds = self._rounds
