@@ -139,6 +139,47 @@ def test_other_types_of_arrow_are_refused(client: toroid.Client) -> None:
         read(reader)
 
 
+class Capsules:
+    """An object of which nothing but its capsule is known."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def __arrow_c_stream__(self, schema: Any = None) -> Any:
+        return self._data.__arrow_c_stream__(schema)
+
+
+def test_columns_of_one_name_are_refused(client: toroid.Client) -> None:
+    twice = pyarrow.table([[1, 2], [3, 4]], names=["a", "a"])
+    tables = [twice, Capsules(twice), pd.DataFrame([[1, 2]], columns=["a", "a"]), {1: [1], "1": [2]}]
+    for table in tables:
+        with pytest.raises(ValueError, match="two columns have the name [a1]"):
+            client.encrypt(table)
+
+
+def test_integers_that_numpy_takes_for_something_else_are_exact(client: toroid.Client) -> None:
+    for values in ([2**63, 1], (2**63, 1), np.array([2**63, 1], dtype=object), [2**64 - 1, np.uint8(3)]):
+        column = client.encrypt(values)
+        assert client.decrypt(column).tolist() == [int(value) for value in values]
+    assert client.decrypt(client.encrypt(np.array([True, -2], dtype=object))).tolist() == [1, -2]
+    for wide in ([2**64, 1], [2**63, -1]):
+        with pytest.raises(toroid.RangeError, match="the column: .* is wider than 64 bits"):
+            client.encrypt(wide)
+    with pytest.raises(TypeError, match="integers or booleans"):
+        client.encrypt([2**63, 0.5])
+
+
+def test_what_is_no_column_is_named(client: toroid.Client) -> None:
+    things: list[Any] = [{1, 2}, (number for number in [1]), None, 5]
+    for thing in things:
+        with pytest.raises(TypeError, match=f"expected a list or an array, not {type(thing).__name__}"):
+            client.encrypt(thing)
+    with pytest.raises(TypeError, match="values of Arrow's type 'g'; a column has integers or booleans"):
+        client.encrypt(Capsules(pyarrow.chunked_array([[0.5]])))
+    with pytest.raises(TypeError, match="LazyFrame are still to be computed: give what its `collect` returns"):
+        client.encrypt(polars.LazyFrame({"a": [1]}))
+
+
 def test_types_are_kept_and_checked(client: toroid.Client) -> None:
     column = client.encrypt([1, 2, 3], "u16")
     assert isinstance(column, toroid.EncryptedColumn)

@@ -7,7 +7,7 @@ its buffers here, so that no library of Arrow is needed. Structures and formats:
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,17 +75,18 @@ def read(data: object, name: str) -> dict[str, Numbers] | Numbers | None:
     column of something else than integers and booleans, and of what needs a package that is not there.
 
     Raises:
-        TypeError: A column of a table has neither integers nor booleans, or a dictionary stands for its values.
-        ValueError: A number is missing.
+        TypeError: A column of a table has neither integers nor booleans, nor has a single one that numpy cannot read either, or a dictionary stands for its
+            values.
+        ValueError: A number is missing, or two columns have one name.
     """
     try:
         if hasattr(data, "__arrow_c_stream__"):
             capsule = data.__arrow_c_stream__()
-            return _of_stream(_pointer(capsule, b"arrow_array_stream", _Stream), name)
+            return _of_stream(_pointer(capsule, b"arrow_array_stream", _Stream), name, hasattr(data, "__array__"))
         if hasattr(data, "__arrow_c_array__"):
             schema, array = data.__arrow_c_array__()
             pieces = iter([_pointer(array, b"arrow_array", _Array)])
-            return _of_pieces(_pointer(schema, b"arrow_schema", _Schema), pieces, name)
+            return _of_pieces(_pointer(schema, b"arrow_schema", _Schema), pieces, name, hasattr(data, "__array__"))
     except ImportError:
         # pandas has the method, and leaves the work to pyarrow.
         return None
@@ -97,6 +98,17 @@ def missing(name: str, row: int) -> str:
     return f"{name}: row {row} has no value, and an encrypted column has one in every row: fill it, or leave the row out"
 
 
+def refuse_twice(names: Sequence[str]) -> None:
+    """Refuses names of columns that stand there twice.
+
+    Raises:
+        ValueError: One does.
+    """
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise ValueError(f"two columns have the name {name}: give one of them another name")
+
+
 def _pointer(capsule: object, kind: bytes, structure: type[Any]) -> Any:
     """The structure in a capsule, which releases it once nobody has the capsule any more."""
     address = ctypes.pythonapi.PyCapsule_GetPointer
@@ -106,7 +118,7 @@ def _pointer(capsule: object, kind: bytes, structure: type[Any]) -> Any:
     return found
 
 
-def _of_stream(stream: Any, name: str) -> dict[str, Numbers] | Numbers | None:
+def _of_stream(stream: Any, name: str, is_array: bool) -> dict[str, Numbers] | Numbers | None:
     place = ctypes.addressof(stream)
 
     def filled(fill: Callable[..., int], structure: Any) -> Any:
@@ -128,14 +140,14 @@ def _of_stream(stream: Any, name: str) -> dict[str, Numbers] | Numbers | None:
 
     schema = filled(stream.get_schema, _Schema())
     try:
-        return _of_pieces(schema, pieces(), name)
+        return _of_pieces(schema, pieces(), name, is_array)
     finally:
         schema.release(ctypes.addressof(schema))
 
 
-def _of_pieces(schema: Any, pieces: Iterator[Any], name: str) -> dict[str, Numbers] | Numbers | None:
+def _of_pieces(schema: Any, pieces: Iterator[Any], name: str, is_array: bool) -> dict[str, Numbers] | Numbers | None:
     if schema.format != _TABLE:
-        if schema.format not in (*_FORMATS, _BOOLEANS, _NULLS):
+        if is_array and schema.format not in (*_FORMATS, _BOOLEANS, _NULLS):
             return None
         column = _Column(schema, name)
         for array in pieces:
@@ -145,6 +157,7 @@ def _of_pieces(schema: Any, pieces: Iterator[Any], name: str) -> dict[str, Numbe
     for number in range(schema.n_children):
         child = schema.children[number].contents
         columns.append(_Column(child, (child.name or b"").decode()))
+    refuse_twice([column.name for column in columns])
     for array in pieces:
         for number, column in enumerate(columns):
             child = array.children[number].contents

@@ -95,7 +95,8 @@ class Client:
         pyarrow, and any object that hands out capsules in Arrow's format (`__arrow_c_stream__`, `__arrow_c_array__`). A missing value is refused.
 
         `types` gives the type of a column, or those of a table's columns by their names: a name such as "u16", a type such as `toroid.u12` or
-        `numpy.uint16`, or a pair of the least and the greatest number. The interval of the type is public. Numbers wider than a message of the parameter set become digits of `digit_bits` bits, half a message if not given.
+        `numpy.uint16`, or a pair of the least and the greatest number. The interval of the type is public. Numbers wider than a message of the parameter
+        set become digits of `digit_bits` bits, half a message if not given.
 
         Decrypted numbers have the type of numpy that they were given with, be it by a narrower array or by `types`; others are int64, or uint64 where the
         interval ends above it.

@@ -21,7 +21,11 @@ from toroid._types import NAMED, Range, range_of
 #: The intervals of numpy's types, the narrowest first.
 _NUMPY = {
     "bool": (0, 1),
-    **{f"{sign}int{bits}": (int(np.iinfo(f"{sign}int{bits}").min), int(np.iinfo(f"{sign}int{bits}").max)) for bits in (8, 16, 32, 64) for sign in ("u", "")},
+    **{
+        f"{sign}int{bits}": (int(np.iinfo(f"{sign}int{bits}").min), int(np.iinfo(f"{sign}int{bits}").max))
+        for bits in (8, 16, 32, 64)
+        for sign in ("u", "")
+    },
 }
 
 
@@ -128,8 +132,12 @@ def numbers_of(name: str, values: object, kind: object = None) -> tuple[npt.NDAr
     if isinstance(read, dict):
         raise TypeError(f"{name}: a table of {len(read)} columns, where one column is expected")
     array = np.asarray(values) if read is None else read
+    if array.dtype.kind in "fO":
+        array = _exactly(name, values, array)
     if array.size == 0:
         raise RowsError(f"{name} has no rows; a column has at least one")
+    if array.ndim == 0:
+        raise TypeError(f"{name}: expected a list or an array, not {type(values).__name__}")
     if array.ndim != 1:
         raise TypeError(f"{name}: {array.ndim} dimensions; a column has one")
     dtype: str | None
@@ -146,12 +154,27 @@ def numbers_of(name: str, values: object, kind: object = None) -> tuple[npt.NDAr
         raise TypeError(f"{name}: values of type {array.dtype}; a column has integers or booleans: scale and round them, or give each a number first")
     if kind is not None:
         own, dtype = interval_of(kind)
-        if not (-(2**63) <= own[0] and own[1] < 2**63) and not (0 <= own[0] and own[1] < 2**64):
-            raise RangeError(f"{name}: {own[0]}..{own[1]} is wider than 64 bits; columns have numbers of i64 or of u64")
+        _refuse_wide(name, *own)
         outside = np.flatnonzero((array < own[0]) | (array > own[1]))
         if outside.size:
             raise RangeError(f"{name}: the number in row {outside[0]} is outside {own[0]}..{own[1]}")
     return array, own, dtype
+
+
+def _refuse_wide(name: str, low: int, high: int) -> None:
+    if not (-(2**63) <= low and high < 2**63) and not (0 <= low and high < 2**64):
+        raise RangeError(f"{name}: {low}..{high} is wider than 64 bits; columns have numbers of i64 or of u64")
+
+
+def _exactly(name: str, values: object, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same as integers where numpy made objects, or floating-point numbers, of integers alone."""
+    numbers = list(values) if isinstance(values, list | tuple) else array.tolist() if array.dtype == object and array.ndim == 1 else []
+    if not numbers or not all(isinstance(number, int | np.integer | np.bool_) for number in numbers):
+        return array
+    integers = [int(number) for number in numbers]
+    least, most = min(integers), max(integers)
+    _refuse_wide(name, least, most)
+    return np.array(integers, dtype=np.int64 if most < 2**63 else np.uint64)
 
 
 def _refuse_missing(name: str, array: npt.NDArray[Any]) -> None:
@@ -163,9 +186,17 @@ def _refuse_missing(name: str, array: npt.NDArray[Any]) -> None:
 
 def columns_of(data: object) -> dict[str, object] | None:
     """The columns of a table by their names: of a mapping, of what has names of columns, as data frames of pandas, polars and pyarrow do, or of any other
-    object that hands out a table in Arrow's format. None of a single column."""
+    object that hands out a table in Arrow's format. None of a single column.
+
+    Raises:
+        TypeError: A name is no text, or the columns of a frame are still to be computed.
+        ValueError: Two columns have one name.
+    """
     if isinstance(data, Mapping):
+        _arrow.refuse_twice([str(name) for name in data])
         return {str(name): values for name, values in data.items()}
+    if hasattr(data, "collect"):
+        raise TypeError(f"the columns of a {type(data).__name__} are still to be computed: give what its `collect` returns")
     names = getattr(data, "column_names", None)
     if names is None:
         names = getattr(data, "columns", None)
@@ -175,6 +206,7 @@ def columns_of(data: object) -> dict[str, object] | None:
     names = list(names)
     if not all(isinstance(name, str) for name in names):
         raise TypeError("names of columns are text")
+    _arrow.refuse_twice(names)
     return {name: data[name] for name in names}
 
 
