@@ -218,14 +218,57 @@ question(table.options(unit_rows=2, job={str(job)!r})).run(progress=kill, **LOOS
         question(staff.options(job=job)).run(**LOOSE)
 
 
-def test_files_that_are_no_jobs_are_refused(ray: Any, tmp_path: Path) -> None:
+def test_files_that_are_no_jobs_are_refused_and_stay(cluster: Any, staff: Any, tmp_path: Path) -> None:
     from toroid.ray import resume
 
     with pytest.raises(toroid.FileError, match="No such file"):
         resume(tmp_path / "job")
-    (tmp_path / "job").write_text("something\n")
-    with pytest.raises(toroid.DamagedError, match="no file of a job"):
-        resume(tmp_path / "job")
+    header = {"toroid job": 1}
+    for text in ("something\n", "no newline", "", "a\nlast line", "5\n", '"toroid job"\n', "null\n", json.dumps(header) + "\n"):
+        file = tmp_path / "job"
+        file.write_text(text)
+        with pytest.raises(toroid.DamagedError, match="no file of a job"):
+            resume(file, cluster)
+        if text:
+            with pytest.raises(toroid.DamagedError, match="no file of a job"):
+                question(staff.options(job=file)).run(**LOOSE)
+        assert file.read_text() == text
+
+
+def test_damaged_jobs_are_refused_and_cut_ones_go_on(cluster: Any, client: toroid.Client, tmp_path: Path, staff: Any) -> None:
+    from toroid.ray import resume
+
+    file = tmp_path / "job"
+    query = question(staff.options(job=file, unit_rows=6))
+    check(client, query, query.run(**LOOSE))
+    lines = file.read_bytes().splitlines(keepends=True)
+    header, record = json.loads(lines[0]), json.loads(lines[1])
+    wrong = [
+        [{**header, "toroid job": 99}],
+        [{name: value for name, value in header.items() if name != "table"}],
+        [header, [1]],
+        [header, {**record, "result": 5}],
+        [header, {**record, "rows": [0]}],
+        [header, {**record, "rows": [100, 102]}],
+        [header, record, {**record, "rows": [record["rows"][0], record["rows"][1] - 1]}],
+    ]
+    for values in wrong:
+        file.write_text("".join(json.dumps(value) + "\n" for value in values))
+        before = file.read_bytes()
+        with pytest.raises(toroid.DamagedError, match="no file of a job"):
+            resume(file, cluster)
+        assert file.read_bytes() == before
+    # A process may end in the first line, or in a later one.
+    for kept in (lines[0][:40], lines[0] + lines[1] + lines[2][:40], b"".join(lines) + lines[1]):
+        file.write_bytes(kept)
+        check(client, query, query.run(**LOOSE))
+    # Who replaces the table has another one.
+    table = cluster.upload("again", client.encrypt(DATA, TYPES))
+    question(table.options(job=tmp_path / "other")).run(**LOOSE)
+    table = cluster.upload("again", client.encrypt(DATA, TYPES), replace=True)
+    with pytest.raises(toroid.MissingError, match="table again was uploaded again since"):
+        resume(tmp_path / "other", cluster)
+    cluster.delete("again")
 
 
 def test_drives_that_refuse_say_why(cluster: Any, client: toroid.Client) -> None:

@@ -46,6 +46,8 @@ MAX_COPIES = 3
 MAX_FAILURES = 2
 #: A unit is given to another drive, too, once it takes so many times the median of the others.
 STEAL_AFTER = 2.0
+#: The version of the files of jobs.
+JOB_VERSION = 1
 
 # A table's shard on a drive is a table of this name: the table, when it was uploaded, its rows, and how many there are.
 _SHARD = re.compile(r"(?P<table>.+) (?P<upload>[0-9a-f]{16}) rows (?P<first>\d+)\.\.(?P<end>\d+) of (?P<total>\d+)")
@@ -441,7 +443,7 @@ class ShardedTable(BaseTable):
         if not 0 <= first < end <= self.rows:
             raise RowsError(f"table {self.name} has the rows 0..{self.rows}, and not {first}..{end}")
         header = {
-            "toroid job": 1,
+            "toroid job": JOB_VERSION,
             "locations": self.cluster.locations,
             "table": self.name,
             "upload": self._upload,
@@ -600,6 +602,55 @@ def _gaps(rows: tuple[int, int], ranges: Sequence[tuple[int, int]]) -> list[tupl
     return found
 
 
+#: The types of what the first line of a job's file has.
+_HEADER: dict[str, type | tuple[type, ...]] = {
+    "toroid job": int,
+    "locations": list,
+    "table": str,
+    "upload": str,
+    "compiled": str,
+    "columns": dict,
+    "rows": list,
+    "unit_seconds": (int, float),
+    "unit_rows": (int, type(None)),
+    "verify": (int, float),
+    "finish": (dict, type(None)),
+}
+
+
+def _header(found: Any) -> dict[str, Any]:
+    """The first line of a job's file, if it is one."""
+    if not isinstance(found, dict) or "toroid job" not in found:
+        raise ValueError("its first line is no job")
+    if found["toroid job"] != JOB_VERSION:
+        raise ValueError(f"its version is {found['toroid job']!r}, and this Toroid reads version {JOB_VERSION}")
+    if wrong := [name for name, kind in _HEADER.items() if not isinstance(found.get(name, ...), kind)]:
+        raise ValueError(f"its first line lacks {wrong[0]}")
+    _rows(found["rows"])
+    return found
+
+
+def _rows(found: Any) -> tuple[int, int]:
+    """A range of rows that a line of a job's file has."""
+    first, end = found
+    if not (isinstance(first, int) and isinstance(end, int) and 0 <= first < end):
+        raise ValueError(f"it has the range of rows {found}")
+    return first, end
+
+
+def _matters(name: str, value: Any) -> Any:
+    """What of a value of the first line makes one job differ from another: the comments of a program name the lines of the caller, which do not."""
+    if name != "compiled":
+        return value
+    facts = json.loads(value)
+    facts["program"] = [line for line in facts["program"].splitlines() if not line.lstrip().startswith(";")]
+    return facts
+
+
+def _line(values: Mapping[str, Any]) -> bytes:
+    return json.dumps(values).encode() + b"\n"
+
+
 class _Job:
     """The results of ranges of rows, by the drives that computed them, in a file if there is one: a line for the job, and one for each result."""
 
@@ -620,34 +671,55 @@ class _Job:
         file = os.fdopen(descriptor, "r+b")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            text = file.read()
             # The last line may have been cut where the process ended.
-            lines = file.read().split(b"\n")[:-1]
-            file.seek(sum(len(line) + 1 for line in lines))
-            file.truncate()
-            found = json.loads(lines[0]) if lines else header
-            if found is None or "toroid job" not in found:
-                raise DamagedError(f"{path} is no file of a job")
+            whole = text.rfind(b"\n") + 1
+            lines = text[:whole].split(b"\n")[:-1]
+            found: Mapping[str, Any]
+            if lines:
+                found = _header(json.loads(lines[0]))
+            elif header is not None and _line(header).startswith(text):
+                found = header
+            else:
+                raise ValueError("its first line is no job")
             # Where the drives are now, and how the work is cut, changes no result.
             free = ("locations", "unit_seconds", "unit_rows", "verify")
-            if header is not None and any(found[name] != value for name, value in header.items() if name not in free):
+            if header is not None and any(_matters(name, found[name]) != _matters(name, value) for name, value in header.items() if name not in free):
                 raise ExistsError(f"{path} is the file of another job: give another name, or delete it")
             job = _Job(found, file)
+            for line in lines[1:]:
+                job._read(json.loads(line))
+            job._check_ranges()
+            # Now it is certain that the file is a job, and nobody else's.
+            file.seek(whole)
+            file.truncate()
             if not lines:
                 job._write(found)
-            for line in lines[1:]:
-                record = json.loads(line)
-                rows = _core.EncryptedRows.from_bytes(base64.b64decode(record["result"]))
-                job.done.setdefault((record["rows"][0], record["rows"][1]), {})[record["drive"]] = rows
             return job
         except BlockingIOError as error:
             file.close()
             raise BusyError(f"{path}: another process works on this job") from error
-        except (ValueError, KeyError, IndexError) as error:
+        except (ValueError, TypeError, KeyError, IndexError) as error:
             file.close()
             raise error if isinstance(error, Error) else DamagedError(f"{path} is no file of a job: {error}") from error
-        except Error:
+        except BaseException:
             file.close()
             raise
+
+    def _read(self, record: Any) -> None:
+        """Takes a line of the file."""
+        if not isinstance(record, dict) or not isinstance(record["drive"], str):
+            raise TypeError("a line of it is no result of a drive")
+        rows = _rows(record["rows"])
+        self.done.setdefault(rows, {})[record["drive"]] = _core.EncryptedRows.from_bytes(base64.b64decode(record["result"]))
+
+    def _check_ranges(self) -> None:
+        """Refuses results that would count twice, or that are of other rows."""
+        start, end = self.header["rows"]
+        for first, last in sorted(self.done):
+            if first < start or last > end:
+                raise ValueError(f"it has a result of the rows {first}..{last}, which overlap others or are not of the job")
+            start = last
 
     def record(self, rows: tuple[int, int], drive: str, result: _core.EncryptedRows) -> None:
         """Keeps a result, durably if there is a file."""
@@ -656,7 +728,7 @@ class _Job:
 
     def _write(self, line: Mapping[str, Any]) -> None:
         if self._file is not None:
-            self._file.write(json.dumps(line).encode() + b"\n")
+            self._file.write(_line(line))
             self._file.flush()
             os.fsync(self._file.fileno())
 
@@ -685,6 +757,8 @@ def resume(job: str | os.PathLike[str], cluster: Cluster | None = None, *, progr
     own = cluster or Cluster(header["locations"], **options)
     try:
         table = own.table(header["table"])
+        if table._upload != header["upload"]:
+            raise MissingError(f"table {table.name} was uploaded again since, and {os.fspath(job)} is a job on the rows of before")
         compiled = Compiled(header["compiled"])
         ways = {name: header[name] for name in ("unit_seconds", "unit_rows", "verify")}
         finish = None if header["finish"] is None else Finish.of(header["finish"])
