@@ -37,3 +37,11 @@ def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
             if isinstance(process, subprocess.Popen):
                 process.kill()
                 process.communicate()
+
+
+def test_code_of_the_readme_runs(capsys):
+    (block,) = BLOCK.findall((Path(__file__).parents[2] / "README.md").read_text())
+    assert '"message16"' in block
+    # A set for tests is quick.
+    exec(block.replace('"message16"', '"tiny-wopbs"'), {"__name__": "readme"})  # noqa: S102
+    assert "bonus 0 119 5 0" in capsys.readouterr().out

@@ -486,7 +486,7 @@ class Query:
 
         Args:
             log2_failure: log2 of the probability that what is computed of a row, or of two rows that are compared, may be wrong with; the client refuses
-                results that are wrong with more than 2^-64, all rows together.
+                results with a row that is wrong with more than 2^-64.
 
         Raises:
             GraphError: The parameter set of the table cannot compute it.
