@@ -321,6 +321,75 @@ def test_an_upload_that_fails_leaves_the_table_of_before(cluster: Any, client: t
     cluster.delete("kept")
 
 
+def test_an_upload_that_ended_early_leaves_the_table_of_before(cluster: Any, client: toroid.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = cluster.upload("early", client.encrypt(DATA, TYPES))
+    query = question(table)
+    # A process that was killed takes nothing away.
+    part = client.encrypt({"pay": [1, 2], "dept": [0, 1]}, TYPES)
+    cluster._got(cluster.locations[0], cluster._submit(cluster.locations[0], "upload", f"early {'f' * 16} rows 0..2 of 12", part, 0))
+    assert cluster["early"].shards == table.shards
+    check(client, query, question(cluster["early"]).run(**LOOSE))
+    # If another drive is away, the rows may be its own.
+    answers = type(cluster)._answers
+    away = {cluster.locations[2]: toroid.DriveError("away")}
+    monkeypatch.setattr(type(cluster), "_answers", lambda self, *arguments: {**answers(self, *arguments), **away})
+    assert list(cluster["early"].shards) == [(0, 2)]
+    monkeypatch.undo()
+    # One that was interrupted takes its rows away, those of calls under way included.
+    got = type(cluster)._got
+
+    def interrupt(self: Any, location: str, call: Any) -> Any:
+        if location == cluster.locations[1]:
+            raise KeyboardInterrupt
+        return got(self, location, call)
+
+    held = cluster._shards_on_drives("early")
+    monkeypatch.setattr(type(cluster), "_got", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        cluster.upload("early", client.encrypt(DATA, TYPES), replace=True)
+    monkeypatch.undo()
+    assert cluster._shards_on_drives("early") == held
+    cluster.delete("early")
+
+
+def test_rows_that_fail_cost_no_others(cluster: Any, client: toroid.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from toroid.ray import MissingRows
+
+    table = cluster.upload("faulty", client.encrypt(DATA, TYPES), shards=1).options(unit_rows=3, job=tmp_path / "job")
+    submit = type(cluster)._submit
+
+    def fail(self: Any, location: str, action: str, *arguments: Any) -> Any:
+        if action == "compute" and arguments[-1][0] < 6:
+            return submit(self, location, "delete", "no such table")
+        return submit(self, location, action, *arguments)
+
+    monkeypatch.setattr(type(cluster), "_submit", fail)
+    with pytest.raises(MissingRows) as error:
+        question(table).run(**LOOSE)
+    assert error.value.rows == ((0, 6),)
+    assert len((tmp_path / "job").read_bytes().splitlines()) == 3
+    monkeypatch.undo()
+    check(client, question(table), question(table).run(**LOOSE))
+    cluster.delete("faulty")
+
+
+def test_a_cluster_that_cannot_answer_says_so(cluster: Any, client: toroid.Client, staff: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from toroid.ray import Cluster
+
+    # What is wrong with a call is no fault of the drive.
+    with pytest.raises(ValueError, match="bytes too long") as error:
+        cluster.upload("x" * 200, client.encrypt(DATA, TYPES))
+    assert not isinstance(error.value, toroid.DriveError)
+    assert "staff" in cluster and "other" not in cluster and list(cluster) == ["staff"]
+    nobody = Cluster([tmp_path / "none.img"], patience=0)
+    for ask in (nobody.tables, lambda: nobody["staff"], lambda: nobody.delete("staff"), lambda: list(nobody)):
+        with pytest.raises(toroid.DriveError, match="no drive of the cluster answers: .*none.img"):
+            ask()
+    nobody.close()
+    with pytest.raises(toroid.ClosedError, match="the cluster was closed"):
+        nobody.tables()
+
+
 def serve(image: str, address: str) -> tuple[str, subprocess.Popen[str]]:
     """The location of an image that is served, and the process."""
     program = os.environ.get("TOROID") or shutil.which("toroid")

@@ -17,8 +17,8 @@ import random
 import re
 import statistics
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -33,7 +33,7 @@ from toroid import _core
 from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn, check_name, examined_tables
 from toroid._drive import BaseTable, Drive, as_table
 from toroid._drive import open as open_drive
-from toroid._errors import BusyError, DamagedError, DriveError, Error, ExistsError, FileError, MissingError, RowsError
+from toroid._errors import BusyError, ClosedError, DamagedError, DriveError, Error, ExistsError, FileError, MissingError, RowsError
 from toroid._program import Compiled, Result
 from toroid._progress import Progress, reporter
 from toroid._query import Answer, EncryptedParts, Finish
@@ -42,7 +42,7 @@ __all__ = ["Cluster", "MissingRows", "ShardedTable", "resume"]
 
 #: Drives that may compute a row that is verified: with three, the one that is wrong is known.
 MAX_COPIES = 3
-#: Failures in a row after which a job asks a drive no more.
+#: Failures of a drive with a unit after which it gets the unit no more; and so many in a row, none of them an answer of the drive, end it for the job.
 MAX_FAILURES = 2
 #: A unit is given to another drive, too, once it takes so many times the median of the others.
 STEAL_AFTER = 2.0
@@ -80,7 +80,7 @@ class _Keeper:
             self._drop()
             # A drive that was started again refuses what comes by a session of before.
             return self.call(action, *arguments) if had_session else error
-        except Error as error:
+        except Exception as error:  # noqa: BLE001: an error that Ray carried would pass for one of the actor
             return error
 
     def close(self) -> None:
@@ -154,6 +154,12 @@ def _is_shard_of(stored: str, name: str | None) -> bool:
     return match is not None and name in (None, match["table"])
 
 
+def _has_all_rows(places: Iterable[tuple[int, int, int]]) -> bool:
+    """Whether shards, by their first row, the one after their last, and the rows of the table, are all of it."""
+    (total,) = {total for _, _, total in places}
+    return not _gaps((0, total), [(first, end) for first, end, _ in places])
+
+
 @dataclass(frozen=True)
 class _Shard:
     """Rows of a table from `first` up to, and without, `end`, and the drives that have them."""
@@ -182,6 +188,7 @@ class _Unit:
     copies: int = 1
     running: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
+    failures: Counter[str] = field(default_factory=Counter)
     started: float = 0.0
 
 
@@ -259,11 +266,14 @@ class Cluster:
                         calls.append((location, self._submit(location, "upload", shard, part, key_id)))
                 for location, call in calls:
                     self._got(location, call)
-        except Error:
-            # Shards without the others are no table, and those of before are still there.
-            for location, names in self._shards_on_drives(name).items():
-                for shard in set(names) - set(former.get(location, ())):
-                    self._answer(location, self._submit(location, "delete", shard))
+        except BaseException:
+            # Shards without the others are no table, and those of before are still there. Drives that are gone keep theirs, which `tables` passes over.
+            for location, call in calls:
+                self._answer(location, call)
+            with contextlib.suppress(DriveError):
+                for location, names in self._shards_on_drives(name).items():
+                    for shard in set(names) - set(former.get(location, ())):
+                        self._answer(location, self._submit(location, "delete", shard))
             raise
         for location, names in former.items():
             for shard in names:
@@ -278,13 +288,18 @@ class Cluster:
         return found[name]
 
     def tables(self, name: str | None = None) -> dict[str, ShardedTable]:
-        """The tables of the cluster by their names; that of one name, if it is given."""
+        """The tables of the cluster by their names; that of one name, if it is given.
+
+        Raises:
+            DriveError: No drive answers.
+        """
         shards: dict[str, dict[str, dict[tuple[int, int, int], list[str]]]] = {}
         columns: dict[str, dict[str, StoredColumn]] = {}
-        silent: dict[str, str] = {}
-        for location, held in self._answers("columns").items():
+        answers = self._columns_on_drives()
+        silent = {location: str(held) for location, held in answers.items() if isinstance(held, Exception)}
+        all_answer = not silent
+        for location, held in answers.items():
             if isinstance(held, Exception):
-                silent[location] = str(held)
                 continue
             whole, damaged = examined_tables(held)
             # Another drive may have their rows whole.
@@ -298,8 +313,10 @@ class Cluster:
                 columns[f"{match['table']} {match['upload']}"] = found
         tables = {}
         for table, uploads in shards.items():
-            # A drive that was away while the table was replaced still has rows of before.
-            upload, places = max(uploads.items())
+            # An upload that was interrupted lacks rows, and the table that it was to replace is still there. If drives are away, the rows may be theirs:
+            # then rows of before must not pass for the table.
+            whole_uploads = [item for item in uploads.items() if all_answer and _has_all_rows(item[1])]
+            upload, places = max(whole_uploads or uploads.items())
             held_by = [
                 _Shard(f"{table} {upload} rows {first}..{end} of {total}", first, end, tuple(locations))
                 for (first, end, total), locations in sorted(places.items())
@@ -311,6 +328,12 @@ class Cluster:
 
     def __getitem__(self, name: str) -> ShardedTable:
         return self.table(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tables()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables())
 
     def delete(self, name: str) -> None:
         """Deletes a table from all drives that answer."""
@@ -336,14 +359,18 @@ class Cluster:
 
     def _submit(self, location: str, action: str, *arguments: Any) -> Any:
         """Asks the actor of a drive. All that goes to drives goes through here."""
+        if not self._actors:
+            raise ClosedError("the cluster was closed")
         return self._actors[location].call.remote(action, *arguments)
 
     def _answer(self, location: str, call: Any) -> Any:
         """What a call gave, or the error that it ended with."""
         try:
             return ray.get(call)
-        except ray.exceptions.RayError as error:
+        except (ray.exceptions.RayActorError, ray.exceptions.RaySystemError) as error:
             return DriveError(f"the actor of drive {location} is gone: {error}")
+        except ray.exceptions.RayError as error:
+            return DriveError(f"Ray has no answer of the actor of drive {location}: {error}")
 
     def _got(self, location: str, call: Any) -> Any:
         answer = self._answer(location, call)
@@ -360,9 +387,20 @@ class Cluster:
         calls = {location: self._submit(location, action, *arguments) for location in self.locations}
         return {location: self._got(location, call) for location, call in calls.items()}
 
+    def _columns_on_drives(self) -> dict[str, Any]:
+        """What each drive has, or its error.
+
+        Raises:
+            DriveError: No drive answers.
+        """
+        answers = self._answers("columns")
+        if all(isinstance(held, Exception) for held in answers.values()):
+            raise DriveError("no drive of the cluster answers: " + "; ".join(f"{location}: {error}" for location, error in answers.items()))
+        return answers
+
     def _shards_on_drives(self, name: str) -> dict[str, list[str]]:
         found: dict[str, set[str]] = {}
-        for location, columns in self._answers("columns").items():
+        for location, columns in self._columns_on_drives().items():
             for stored in () if isinstance(columns, Exception) else columns:
                 shard = stored.split("/", 1)[0]
                 if _is_shard_of(shard, name):
@@ -539,26 +577,34 @@ class _Run:
         return self._failures[drive] < MAX_FAILURES
 
     @staticmethod
+    def _may_take(drive: str, unit: _Unit) -> bool:
+        """Whether a drive has the rows, and has neither computed them, nor is about to, nor has failed with them too often."""
+        return drive in unit.shard.drives and drive not in unit.done | unit.running and unit.failures[drive] < MAX_FAILURES
+
+    @staticmethod
     def _counts(unit: _Unit) -> bool:
         """Whether something under way is still needed, and is no second try of what another drive has done meanwhile."""
         return len(unit.done) < unit.copies
 
     def _next(self, drive: str) -> _Unit | None:
-        own = [units for shard, units in self._waiting.items() if units and drive in shard.drives]
+        own = [units for units in self._waiting.values() if any(self._may_take(drive, unit) for unit in units)]
         if own:
-            return max(own, key=len).popleft()
+            units = max(own, key=len)
+            chosen = next(unit for unit in units if self._may_take(drive, unit))
+            units.remove(chosen)
+            return chosen
         self._checks = [unit for unit in self._checks if len(unit.done | unit.running) < unit.copies and self._can_be_checked(unit)]
         for check in self._checks:
-            if drive in check.shard.drives and drive not in check.done | check.running:
+            if self._may_take(drive, check):
                 return check
         if not self._seconds:
             return None
         slow = time.monotonic() - STEAL_AFTER * statistics.median(self._seconds)
         late = [unit for unit, _ in self._calls.values() if not unit.done and len(unit.running) == 1 and unit.started < slow]
-        return next((unit for unit in sorted(late, key=lambda unit: unit.started) if drive in unit.shard.drives and drive not in unit.running), None)
+        return next((unit for unit in sorted(late, key=lambda unit: unit.started) if self._may_take(drive, unit)), None)
 
     def _can_be_checked(self, unit: _Unit) -> bool:
-        return any(self._is_alive(drive) for drive in unit.shard.drives if drive not in unit.done | unit.running)
+        return any(self._is_alive(drive) and self._may_take(drive, unit) for drive in unit.shard.drives)
 
     def _start(self, unit: _Unit, drive: str) -> None:
         if not unit.running and not unit.done and unit.copies > 1:
@@ -570,13 +616,16 @@ class _Run:
         self._calls[self._cluster._submit(drive, "compute", shard.name, self._compiled, self._columns, rows)] = (unit, drive)
 
     def _failed(self, unit: _Unit, drive: str, error: Exception) -> None:
-        self._failures[drive] += 1
+        # A drive that says what is wrong is there, and other units may do.
+        is_answer = not isinstance(error, DriveError) or error.status is not None
+        self._failures[drive] = 0 if is_answer else self._failures[drive] + 1
+        unit.failures[drive] += 1
         self._reasons[drive] = str(error)
         self._last = error
         if unit.done or unit.running:
             return
         self._checks = [other for other in self._checks if other is not unit]
-        self._waiting[unit.shard].appendleft(unit)
+        self._waiting[unit.shard].append(unit)
 
     def _missing(self, rows: list[tuple[int, int]]) -> MissingRows:
         shown = ", ".join(f"{first}..{end}" for first, end in rows)
