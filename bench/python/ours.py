@@ -163,7 +163,8 @@ def model(task: Task, options: argparse.Namespace) -> dict[str, Any]:
                 n_estimators=tasks.BOOSTED_TREES, max_depth=tasks.BOOSTED_DEPTH, learning_rate=tasks.BOOSTED_RATE, random_state=0
             )
         estimator.fit(X, y)
-        integers, quantise_s = timed(partial(models.compile, estimator, X))
+        quantised = {"quantise": "ranks"} if task.by_ranks else {"quantise": "uniform", "bits": tasks.FEATURE_BITS}
+        integers, quantise_s = timed(partial(models.compile, estimator, X, **quantised))
         accuracies.append((integers.score(X_test, y_test), estimator.score(X_test, y_test)))
     rows = X_test[: options.rows or 4]
     scores = integers.predict_quantized(rows)

@@ -29,8 +29,6 @@ GIB = 2**30
 COMPRESSED = {"compress_evaluation_keys": True, "compress_input_ciphertexts": True}
 #: The strategies among which a comparison or a minimum takes the one of the least complexity.
 STRATEGIES = ["one-tlu-promoted", "three-tlu-casted", "chunked"]
-#: Bits of the features of Concrete-ML's trees: what its documentation recommends.
-FEATURE_BITS = 6
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
@@ -150,10 +148,14 @@ def model(task: Task, options: argparse.Namespace) -> dict[str, Any]:
     for seed in reversed(range(tasks.SPLITS)):
         X, X_test, y, y_test = train_test_split(*data, test_size=0.25, random_state=seed)
         if task.kind == "tree":
-            estimator = DecisionTreeClassifier(n_bits=FEATURE_BITS, max_depth=tasks.TREE_DEPTH, random_state=0)
+            estimator = DecisionTreeClassifier(n_bits=tasks.FEATURE_BITS, max_depth=tasks.TREE_DEPTH, random_state=0)
         else:
             estimator = XGBClassifier(
-                n_bits=FEATURE_BITS, n_estimators=tasks.BOOSTED_TREES, max_depth=tasks.BOOSTED_DEPTH, learning_rate=tasks.BOOSTED_RATE, random_state=0
+                n_bits=tasks.FEATURE_BITS,
+                n_estimators=tasks.BOOSTED_TREES,
+                max_depth=tasks.BOOSTED_DEPTH,
+                learning_rate=tasks.BOOSTED_RATE,
+                random_state=0,
             )
         plain = estimator.fit_benchmark(X, y)[1]
         accuracies.append([float((each.predict(X_test) == y_test).mean()) for each in (estimator, plain)])
@@ -163,7 +165,7 @@ def model(task: Task, options: argparse.Namespace) -> dict[str, Any]:
         "compile_s": compile_s,
         "accuracy": statistics.mean(own for own, _ in accuracies),
         "float_accuracy": statistics.mean(plain for _, plain in accuracies),
-        "strategy": f"{FEATURE_BITS} bits a feature",
+        "strategy": f"{tasks.FEATURE_BITS} bits a feature",
     }
     why = too_much(circuit, options)
     if why is not None:

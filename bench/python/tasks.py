@@ -11,16 +11,20 @@ LOOSER = (-64.0, -16.6)
 FILTER_ROWS, FILTER_LIMIT = 1000, 100
 #: Models on scikit-learn's breast-cancer data: a quarter of it is for testing. The accuracy is the mean of this many splits; the first one's model runs.
 SPLITS, TREE_DEPTH, BOOSTED_TREES, BOOSTED_DEPTH, BOOSTED_RATE = 10, 4, 10, 3, 0.3
+#: Bits of a feature on both sides, in equal steps: what the documentation of Concrete-ML recommends for trees.
+FEATURE_BITS = 6
 
 
 @dataclass(frozen=True)
 class Task:
-    """A row of the page: its name on the command line, what the page calls it, what it computes, and the bits of its numbers."""
+    """A row of the page: its name on the command line, what the page calls it, what it computes, the bits of its numbers, and whether the client compares a
+    model's features with its thresholds before it encrypts them, which the peer has nothing like."""
 
     name: str
     title: str
     kind: str
     bits: int = 0
+    by_ranks: bool = False
 
 
 #: In the order in which they are measured: those that say most come first.
@@ -35,6 +39,8 @@ TASKS = [
     Task("filter", f"{FILTER_ROWS} rows: sum of the numbers above {FILTER_LIMIT}, 8 bits", "filter", 8),
     Task("tree", f"decision tree of depth {TREE_DEPTH}", "tree"),
     Task("boosted", f"{BOOSTED_TREES} boosted trees of depth {BOOSTED_DEPTH}", "boosted"),
+    Task("tree-ranks", f"decision tree of depth {TREE_DEPTH}, features by ranks", "tree", by_ranks=True),
+    Task("boosted-ranks", f"{BOOSTED_TREES} boosted trees of depth {BOOSTED_DEPTH}, features by ranks", "boosted", by_ranks=True),
 ]
 
 

@@ -1,0 +1,84 @@
+"""What the benchmark beside Concrete judges; nothing is measured here."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "bench" / "python"
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    for name in ("tasks", "ours"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    # The program has no ending, and keeps no bytecode beside it.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader = SourceFileLoader("bench_python_run", str(FOLDER / "run"))
+    module = module_from_spec(spec_from_loader(loader.name, loader))  # type: ignore[arg-type]
+    loader.exec_module(module)
+    return module
+
+
+def figures(factor: float) -> dict[str, Any]:
+    names = ("seconds", "processor_s", "key_bytes", "input_bytes", "compile_s", "accuracy")
+    return {name: factor for name in names} | {"log2_failure": -128.0}
+
+
+def test_like_is_judged_beside_like(bench: ModuleType) -> None:
+    measurements = [
+        {"row": task.name, "title": task.title, "bits": task.bits, "ours": figures(1.0), "peers": [] if task.by_ranks else [figures(4.0) | {"asked": -128.0}]}
+        for task in bench.TASKS
+    ]
+    sizes = {"mb": 1.0, "seconds": 9.0, "models_mb": 2.0, "models_seconds": 9.0}
+    rows = bench.compared(measurements, {"ours": sizes, "peer": {name: 1.0 for name in sizes}})
+    judged = {(row["part"], row["row"]): row for row in rows if row["holds"] is not None}
+
+    # Ours runs a question on all cores, and the peer's figure is that of single rows.
+    question = bench.tasks.by_name("filter").title
+    assert ("processor", question) in judged
+    assert ("seconds", question) not in judged
+    assert not any(part == "processor" and name != question for part, name in judged)
+    # Features by ranks are compared by the client, which the peer does not do.
+    for task in bench.TASKS:
+        if task.kind in ("tree", "boosted"):
+            assert (("seconds", task.title) in judged) == (not task.by_ranks)
+    assert sum(task.by_ranks for task in bench.TASKS) == 2
+    # Downloads measure the network.
+    installs = {name: row for (part, name), row in judged.items() if part == "install"}
+    assert {name: (row["peer"], row["holds"]) for name, row in installs.items()} == {
+        "size, alone": ("concrete-python alone", True),
+        "size, and what models need": ("Concrete-ML", False),
+    }
+
+
+def test_processor_seconds_at_a_worse_failure_probability_do_not_count(bench: ModuleType) -> None:
+    task = bench.tasks.by_name("filter")
+    own = figures(1.0) | {"log2_failure": -64.0}
+    measurement = {"row": task.name, "title": task.title, "bits": task.bits, "ours": own, "peers": [figures(4.0) | {"asked": -128.0}]}
+    rows = bench.compared([measurement], {"ours": {}, "peer": {}})
+    assert [row["holds"] for row in rows if row["part"] == "processor"] == [False]
+
+
+@pytest.mark.parametrize("name", ["tree", "boosted", "tree-ranks", "boosted-ranks"])
+def test_models_have_features_of_the_width_that_the_peer_has(bench: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    pytest.importorskip("sklearn")
+    import ours
+
+    seen = []
+    monkeypatch.setattr(bench.tasks, "SPLITS", 1)
+    monkeypatch.setattr(ours, "measured", lambda program, columns, repetitions, check: seen.append(program) or {"compile_s": 0.0})
+    found = ours.model(bench.tasks.by_name(name), argparse.Namespace(rows=2, repetitions=1))
+    (program,) = seen
+    # Ranks take as many numbers as a feature has thresholds; equal steps take all of their bits.
+    tops = {numbers.high for numbers in program.inputs.values()}
+    assert (tops == {2**bench.tasks.FEATURE_BITS - 1}) == (not name.endswith("ranks"))
+    assert found["accuracy"] > 0.85
