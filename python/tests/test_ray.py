@@ -144,6 +144,10 @@ def test_options_that_need_a_client_are_refused(ray: Any) -> None:
 
     with pytest.raises(ValueError, match="ledger is no option"):
         Cluster(["a.img"], ledger="ledger")
+    with pytest.raises(TypeError, match="a list of locations"):
+        Cluster("a.img")
+    with pytest.raises(toroid.OptionError, match="no option bogus"):
+        Cluster(["a.img"], bogus=1)
     with pytest.raises(ValueError, match="each of them once"):
         Cluster(["a.img", "a.img"])
 
@@ -301,6 +305,82 @@ def test_a_drive_that_gives_other_results_is_named(cluster: Any, client: toroid.
     with pytest.raises(ValueError, match="verify needs a second drive"):
         cluster.upload("checked", client.encrypt(DATA, TYPES), replace=True).options(verify=0.5)
     cluster.delete("checked")
+
+
+def test_rows_that_were_to_be_compared_are(cluster: Any, client: toroid.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from toroid.ray import resume
+
+    def copies(answer: Any) -> list[int]:
+        return [len(by_drive) for _, by_drive in answer.encrypted.parts]
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    job = tmp_path / "job"
+    table = cluster.upload("compared", client.encrypt(DATA, TYPES), shards=1, replicas=2).options(unit_rows=3, verify=1, job=job)
+    query = question(table)
+    with pytest.raises(KeyboardInterrupt):
+        query.run(progress=after(3, stop), **LOOSE)
+    # One that a process left behind without the other, and one that it only chose.
+    header, choice, *records = [json.loads(line) for line in job.read_bytes().splitlines()]
+    assert sorted(choice["verify"]) == [[0, 3], [3, 6], [6, 9], [9, 12]]
+    kept = {tuple(record["rows"]): record for record in records}
+    job.write_text("".join(json.dumps(line) + "\n" for line in (header, choice, *list(kept.values())[:2])))
+    before = job.read_bytes()
+    # The second drive fails, and the rows are known from one alone.
+    submit, second = type(cluster)._submit, cluster.locations[1]
+
+    def fail(self: Any, location: str, action: str, *arguments: Any) -> Any:
+        return submit(self, location, *(("delete", "nothing") if (location, action) == (second, "compute") else (action, *arguments)))
+
+    job.write_bytes(before.splitlines(keepends=True)[0])
+    monkeypatch.setattr(type(cluster), "_submit", fail)
+    with pytest.raises(toroid.DriveError, match=r"were to be compared, and one drive alone has computed them: 0\.\.3 \(") as error:
+        query.run(**LOOSE)
+    assert second in str(error.value) and "nothing" in str(error.value)
+    unchecked = resume(job, cluster, verify=0)
+    assert copies(unchecked) == [1, 1, 1, 1]
+    check(client, query, unchecked)
+    monkeypatch.undo()
+    for text in (job.read_bytes(), before):
+        job.write_bytes(text)
+        answer = resume(job, cluster)
+        assert copies(answer) == [2, 2, 2, 2]
+        check(client, query, answer)
+    # A drive that is away cannot compare.
+    table._shards = tuple(type(shard)(shard.name, shard.first, shard.end, shard.drives[:1]) for shard in table._shards)
+    table._silent = {second: "it is away"}
+    with pytest.raises(toroid.DriveError, match=r"drives are away .*it is away.*verify=0"):
+        table.options(verify=0.5)
+    assert table.options(verify=0).rows == ROWS
+    cluster.delete("compared")
+
+
+@pytest.mark.parametrize(
+    ("option", "error"),
+    [
+        ({"unit_rows": "3"}, "unit_rows is '3'"),
+        ({"unit_rows": 2.5}, "unit_rows is 2.5"),
+        ({"unit_rows": 0}, "at least one row"),
+        ({"unit_seconds": "x"}, "unit_seconds is 'x'"),
+        ({"unit_seconds": float("nan")}, "unit_seconds is nan"),
+        ({"unit_seconds": float("inf")}, "unit_seconds is inf"),
+        ({"verify": "x"}, "verify is 'x'"),
+        ({"verify": 1.5}, "a share of the rows lies from 0 to 1"),
+        ({"verify": float("nan")}, "verify is nan"),
+    ],
+)
+def test_options_that_are_wrong_are_named(staff: Any, option: dict[str, Any], error: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(error)):
+        staff.options(**option)
+
+
+def test_keys_of_another_client_are_replaced_on_demand(cluster: Any, client: toroid.Client) -> None:
+    stranger = toroid.Client.generate("tiny-wopbs")
+    with pytest.raises(toroid.KeyMismatch):
+        cluster.install(stranger.public_keys())
+    assert cluster.install(stranger.public_keys(), replace=True) == list(cluster.locations)
+    assert cluster.install(client.public_keys(), replace=True) == list(cluster.locations)
 
 
 def test_an_upload_that_fails_leaves_the_table_of_before(cluster: Any, client: toroid.Client, monkeypatch: pytest.MonkeyPatch) -> None:

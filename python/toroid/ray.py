@@ -33,10 +33,11 @@ from toroid import _core
 from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn, check_name, examined_tables
 from toroid._drive import BaseTable, Drive, as_table
 from toroid._drive import open as open_drive
-from toroid._errors import BusyError, ClosedError, DamagedError, DriveError, Error, ExistsError, FileError, MissingError, RowsError
+from toroid._errors import BusyError, ClosedError, DamagedError, DriveError, Error, ExistsError, FileError, MissingError, OptionError, RowsError
 from toroid._program import Compiled, Result
 from toroid._progress import Progress, reporter
 from toroid._query import Answer, EncryptedParts, Finish
+from toroid._trace import index_of
 
 __all__ = ["Cluster", "MissingRows", "ShardedTable", "resume"]
 
@@ -46,6 +47,8 @@ MAX_COPIES = 3
 MAX_FAILURES = 2
 #: A unit is given to another drive, too, once it takes so many times the median of the others.
 STEAL_AFTER = 2.0
+#: Options of [toroid.open][] that the drives of a cluster take.
+OPTIONS = frozenset({"concatenate", "controller_secret", "host_id", "host_nqn", "host_secret", "new_store", "nsid", "read_only", "tls_key"})
 #: The version of the files of jobs.
 JOB_VERSION = 1
 
@@ -80,7 +83,8 @@ class _Keeper:
             self._drop()
             # A drive that was started again refuses what comes by a session of before.
             return self.call(action, *arguments) if had_session else error
-        except Exception as error:  # noqa: BLE001: an error that Ray carried would pass for one of the actor
+        # An error that Ray carried would pass for one of the actor.
+        except Exception as error:  # noqa: BLE001
             return error
 
     def close(self) -> None:
@@ -110,11 +114,11 @@ class _Keeper:
                 drive.close()
 
     @staticmethod
-    def _install(drive: Drive, keys: Sequence[Any], tag: str, key_id: int) -> bool:
+    def _install(drive: Drive, keys: Sequence[Any], tag: str, key_id: int, replace: bool) -> bool:
         # The object is fetched for a drive that lacks the keys, and for no other.
         if drive.core.has_keys(tag, key_id):
             return False
-        drive.install(_core.PublicKeys.from_bytes(ray.get(keys[0])), key_id)
+        drive.install(_core.PublicKeys.from_bytes(ray.get(keys[0])), key_id, replace=replace)
         return True
 
     @staticmethod
@@ -146,6 +150,10 @@ def _place(location: str | os.PathLike[str]) -> str:
     """A location as another process understands it, whose folder may be another."""
     place = os.fspath(location)
     return place if "://" in place else os.path.abspath(place)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_shard_of(stored: str, name: str | None) -> bool:
@@ -202,7 +210,8 @@ class Cluster:
         placement: Options of Ray for the actor of a location, such as `{"resources": {"drive-a": 1}}`, which let it run on the drive's node.
         options: Options of [toroid.open][] for all drives. A ledger needs the client's key, which must not leave the client's process, so there is none.
 
-    Ray is started on this machine, if the process is not connected to a cluster. It admits those who have its token (`RAY_AUTH_MODE=token`).
+    Ray is started on this machine, if the process is not connected to a cluster. It then admits only those who have its token. A cluster that `ray start`
+    made has a token only if there was one at its start: without it, whoever reaches the cluster runs programs there, with the sessions of the drives.
     """
 
     def __init__(
@@ -213,12 +222,16 @@ class Cluster:
         placement: Mapping[str, Mapping[str, Any]] | None = None,
         **options: Any,
     ) -> None:
+        if isinstance(locations, str | bytes | os.PathLike):
+            raise TypeError(f"a cluster has a list of locations, such as [{os.fspath(locations)!r}]")
         self.locations = tuple(_place(location) for location in locations)
         placed = {_place(location): dict(chosen) for location, chosen in (placement or {}).items()}
         if not self.locations or len(set(self.locations)) != len(self.locations):
             raise ValueError("a cluster has at least one drive, and each of them once")
         if refused := sorted({"client", "ledger", "create", "overwrite"} & set(options)):
             raise ValueError(f"the drives of a cluster are opened by other processes, again after each failure, so {refused[0]} is no option of theirs")
+        if unknown := sorted(set(options) - OPTIONS):
+            raise OptionError(f"there is no option {unknown[0]} of a drive of a cluster; there are {', '.join(sorted(OPTIONS))}")
         if not ray.is_initialized():
             ray.init()
         kind = ray.remote(max_restarts=-1, max_task_retries=3, num_cpus=0)(_Keeper)
@@ -226,10 +239,16 @@ class Cluster:
             location: kind.options(**placed.get(location, {})).remote(location, options, patience) for location in self.locations
         }
 
-    def install(self, keys: _core.PublicKeys, key_id: int = 0) -> list[str]:
-        """Stores the public keys of a client on the drives that lack them, and gives the locations of those. The keys enter Ray's object store once."""
+    def install(self, keys: _core.PublicKeys, key_id: int = 0, *, replace: bool = False) -> list[str]:
+        """Stores the public keys of a client on the drives that lack them, and gives the locations of those. The keys enter Ray's object store once.
+
+        `replace` tells whether keys of another client are replaced. Questions and programs no longer run on its tables.
+
+        Raises:
+            KeyMismatch: Another client has keys or tables under the key id.
+        """
         held = ray.put(keys.to_bytes())
-        done = self._all("install", [held], keys.tag, key_id)
+        done = self._all("install", [held], keys.tag, key_id, replace)
         return [location for location, is_new in done.items() if is_new]
 
     def upload(
@@ -456,15 +475,31 @@ class ShardedTable(BaseTable):
 
         Args:
             job: A file for results of ranges of rows, with which `resume`, or the same call, goes on after the process has ended. It has no secrets.
-            unit_seconds: Seconds of one core that a unit of work shall take, by the cost of a row; 7.5 if not given.
+            unit_seconds: Seconds of one core that a unit of work is meant to take, by the cost of a row; 7.5 if not given.
             unit_rows: Rows of a unit of work, in place of that.
-            verify: The share of the rows that up to three drives compute, for `client.decrypt` to compare; each drive with other rows needs a replica.
+            verify: The share of the rows that up to three drives compute, for `client.decrypt` to compare; every shard needs a
+                second drive: upload with `replicas=2`, or with 3 to know which drive is wrong.
+
+        Raises:
+            DriveError: `verify` needs drives that do not answer.
         """
+        if unit_seconds is not None and not (_is_number(unit_seconds) and 0 < unit_seconds < math.inf):
+            raise ValueError(f"unit_seconds is {unit_seconds!r}, and a unit takes some seconds, more than 0")
+        if unit_rows is not None:
+            try:
+                unit_rows = index_of(unit_rows)
+            except TypeError:
+                raise TypeError(f"unit_rows is {unit_rows!r}, and a unit has a whole number of rows") from None
+            if unit_rows < 1:
+                raise ValueError(f"unit_rows is {unit_rows}, and a unit has at least one row")
+        if verify is not None and not (_is_number(verify) and 0 <= verify <= 1):
+            raise ValueError(f"verify is {verify!r}, and a share of the rows lies from 0 to 1")
         changes: dict[str, Any] = {"unit_seconds": unit_seconds, "unit_rows": unit_rows, "verify": verify, "job": None if job is None else Path(job)}
         settings = replace(self._settings, **{name: value for name, value in changes.items() if value is not None})
-        if settings.unit_seconds <= 0 or (settings.unit_rows is not None and settings.unit_rows < 1) or not 0 <= settings.verify <= 1:
-            raise ValueError("a unit of work takes time and has rows, and a share of rows lies from 0 to 1")
         if settings.verify and any(len(shard.drives) < 2 for shard in self._shards):
+            if self._silent:
+                why = "; ".join(f"{drive}: {reason}" for drive, reason in self._silent.items())
+                raise DriveError(f"verify needs a second drive with the rows, and drives are away ({why}); verify=0 compares nothing")
             raise ValueError("verify needs a second drive with the rows: upload the table with replicas=2, or 3 to know which drive is wrong")
         return ShardedTable(self.cluster, self.name, self.columns, self._shards, self._silent, settings)
 
@@ -541,8 +576,14 @@ class _Run:
             self._waiting.setdefault(unit.shard, deque()).append(unit)
         share = self._table._settings.verify
         # Drives must not know which rows are compared.
-        for unit in random.SystemRandom().sample(units, math.ceil(share * len(units))):
-            unit.copies = min(MAX_COPIES, len(unit.shard.drives))
+        if share:
+            known = [unit for unit in units if (unit.first, unit.end) in self._job.chosen]
+            others = [unit for unit in units if (unit.first, unit.end) not in self._job.chosen]
+            picked = random.SystemRandom().sample(others, max(0, math.ceil(share * len(units)) - len(known)))
+            self._job.choose([(unit.first, unit.end) for unit in picked])
+            for unit in [*known, *picked]:
+                unit.copies = min(MAX_COPIES, len(unit.shard.drives))
+            self._checks = list(self._left_to_check())
         total = self._rows[1] - self._rows[0]
         finished = total - sum(unit.end - unit.first for unit in units)
         while True:
@@ -571,7 +612,18 @@ class _Run:
                         report("compute", finished, total)
         if absent := _gaps(self._rows, list(self._job.done)):
             raise self._missing(absent)
+        if share and (lonely := [rows for rows in sorted(self._job.chosen) if len(self._job.done.get(rows, (0, 0))) < 2]):
+            raise self._not_compared(lonely)
         return EncryptedParts(tuple((end - first, by_drive) for (first, end), by_drive in sorted(self._job.done.items())))
+
+    def _left_to_check(self) -> Iterator[_Unit]:
+        """Units that were chosen when the job was at work before, and have a result, but not those to compare it with."""
+        for (first, end), by_drive in self._job.done.items():
+            if (first, end) not in self._job.chosen:
+                continue
+            for shard in self._table._shards:
+                if shard.first <= first and end <= shard.end:
+                    yield _Unit(shard, first, end, min(MAX_COPIES, len(shard.drives)), done=set(by_drive))
 
     def _is_alive(self, drive: str) -> bool:
         return self._failures[drive] < MAX_FAILURES
@@ -626,6 +678,18 @@ class _Run:
             return
         self._checks = [other for other in self._checks if other is not unit]
         self._waiting[unit.shard].append(unit)
+
+    def _not_compared(self, rows: list[tuple[int, int]]) -> DriveError:
+        shown = ", ".join(f"{first}..{end} ({', '.join(self._job.done[first, end])})" for first, end in rows)
+        why = "; ".join(f"{drive}: {reason}" for drive, reason in self._reasons.items())
+        error = DriveError(
+            f"rows of table {self._table.name} were to be compared, and one drive alone has computed them: {shown}" + (f" ({why})" if why else ""),
+            reason=getattr(self._last, "reason", None),
+            status=getattr(self._last, "status", None),
+        )
+        error.add_note("A job with a file keeps the results: resume it once the drives are back, or with verify=0, which compares nothing.")
+        error.__cause__ = self._last
+        return error
 
     def _missing(self, rows: list[tuple[int, int]]) -> MissingRows:
         shown = ", ".join(f"{first}..{end}" for first, end in rows)
@@ -701,11 +765,14 @@ def _line(values: Mapping[str, Any]) -> bytes:
 
 
 class _Job:
-    """The results of ranges of rows, by the drives that computed them, in a file if there is one: a line for the job, and one for each result."""
+    """The results of ranges of rows, by the drives that computed them, and which ranges are to be compared: in a file if there is one, with a line for
+    the job, one for each result and one for each choice."""
 
     def __init__(self, header: Mapping[str, Any], file: Any = None) -> None:
         self.header = header
         self.done: dict[tuple[int, int], dict[str, _core.EncryptedRows]] = {}
+        # Ranges whose results are to be compared.
+        self.chosen: set[tuple[int, int]] = set()
         self._file = file
 
     @staticmethod
@@ -757,6 +824,9 @@ class _Job:
 
     def _read(self, record: Any) -> None:
         """Takes a line of the file."""
+        if isinstance(record, dict) and "verify" in record:
+            self.chosen.update(_rows(rows) for rows in record["verify"])
+            return
         if not isinstance(record, dict) or not isinstance(record["drive"], str):
             raise TypeError("a line of it is no result of a drive")
         rows = _rows(record["rows"])
@@ -769,6 +839,12 @@ class _Job:
             if first < start or last > end:
                 raise ValueError(f"it has a result of the rows {first}..{last}, which overlap others or are not of the job")
             start = last
+
+    def choose(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Keeps which ranges are to be compared, so that they still are when the job goes on."""
+        if ranges:
+            self.chosen.update(ranges)
+            self._write({"verify": ranges})
 
     def record(self, rows: tuple[int, int], drive: str, result: _core.EncryptedRows) -> None:
         """Keeps a result, durably if there is a file."""
@@ -789,16 +865,21 @@ class _Job:
             self._file.close()
 
 
-def resume(job: str | os.PathLike[str], cluster: Cluster | None = None, *, progress: Progress = None, **options: Any) -> Answer | Result:
+def resume(
+    job: str | os.PathLike[str], cluster: Cluster | None = None, *, progress: Progress = None, verify: float | None = None, **options: Any
+) -> Answer | Result:
     """Goes on with the job of a file where its process ended, and gives what the call would have given.
 
     Args:
         job: The file that `ShardedTable.options` named.
         cluster: The drives; if not given, those of the job, with options as [Cluster][toroid.ray.Cluster] has them.
         progress: True for a line that shows how far it is, or a callable of the stage, the rows done and those in total.
+        verify: The share of the rows that are still to do which drives compute for `client.decrypt` to compare, in place of that of the job. With 0
+            rows that the job chose before are not compared either.
 
     Raises:
         MissingRows: No drive could compute some rows.
+        DriveError: Rows that were to be compared could not be.
         MissingError: The table was deleted, or uploaded again, since.
     """
     with _Job.open(Path(job), None) as found:
@@ -810,6 +891,8 @@ def resume(job: str | os.PathLike[str], cluster: Cluster | None = None, *, progr
             raise MissingError(f"table {table.name} was uploaded again since, and {os.fspath(job)} is a job on the rows of before")
         compiled = Compiled(header["compiled"])
         ways = {name: header[name] for name in ("unit_seconds", "unit_rows", "verify")}
+        if verify is not None:
+            ways["verify"] = verify
         finish = None if header["finish"] is None else Finish.of(header["finish"])
         rows = (header["rows"][0], header["rows"][1])
         encrypted = table.options(job=job, **ways).compute(compiled, header["columns"], rows, progress, finish)
