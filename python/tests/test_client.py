@@ -176,6 +176,8 @@ def test_what_is_no_column_is_named(client: toroid.Client) -> None:
             client.encrypt(thing)
     with pytest.raises(TypeError, match="values of Arrow's type 'g'; a column has integers or booleans"):
         client.encrypt(Capsules(pyarrow.chunked_array([[0.5]])))
+    with pytest.raises(TypeError, match="integers or booleans"):
+        client.encrypt({"x": polars.Series([1, 2], dtype=polars.Int128)})
     with pytest.raises(TypeError, match="LazyFrame are still to be computed: give what its `collect` returns"):
         client.encrypt(polars.LazyFrame({"a": [1]}))
 

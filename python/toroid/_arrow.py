@@ -147,7 +147,8 @@ def _of_stream(stream: Any, name: str, is_array: bool) -> dict[str, Numbers] | N
 
 def _of_pieces(schema: Any, pieces: Iterator[Any], name: str, is_array: bool) -> dict[str, Numbers] | Numbers | None:
     if schema.format != _TABLE:
-        if is_array and schema.format not in (*_FORMATS, _BOOLEANS, _NULLS):
+        # A format that begins so is a library's own, such as that of integers of 128 bits, which numpy cannot read either.
+        if is_array and not schema.format.startswith(b"_") and schema.format not in (*_FORMATS, _BOOLEANS, _NULLS):
             return None
         column = _Column(schema, name)
         for array in pieces:
