@@ -250,6 +250,9 @@ def test_damaged_jobs_are_refused_and_cut_ones_go_on(cluster: Any, client: toroi
     wrong = [
         [{**header, "toroid job": 99}],
         [{name: value for name, value in header.items() if name != "table"}],
+        [{**header, "compiled": "{}"}],
+        [{**header, "compiled": "text"}],
+        [{**header, "finish": {}}],
         [header, [1]],
         [header, {**record, "result": 5}],
         [header, {**record, "rows": [0]}],
@@ -352,7 +355,7 @@ def test_rows_that_were_to_be_compared_are(cluster: Any, client: toroid.Client, 
     table._silent = {second: "it is away"}
     with pytest.raises(toroid.DriveError, match=r"drives are away .*it is away.*verify=0"):
         table.options(verify=0.5)
-    assert table.options(verify=0).rows == ROWS
+    assert table.options(verify=np.float32(0), unit_seconds=np.int64(2))._settings.unit_seconds == 2.0
     cluster.delete("compared")
 
 

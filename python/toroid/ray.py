@@ -20,6 +20,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from numbers import Real
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -153,7 +154,7 @@ def _place(location: str | os.PathLike[str]) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _is_shard_of(stored: str, name: str | None) -> bool:
@@ -164,7 +165,7 @@ def _is_shard_of(stored: str, name: str | None) -> bool:
 
 def _has_all_rows(places: Iterable[tuple[int, int, int]]) -> bool:
     """Whether shards, by their first row, the one after their last, and the rows of the table, are all of it."""
-    (total,) = {total for _, _, total in places}
+    total = max(total for _, _, total in places)
     return not _gaps((0, total), [(first, end) for first, end, _ in places])
 
 
@@ -496,6 +497,8 @@ class ShardedTable(BaseTable):
             raise ValueError(f"verify is {verify!r}, and a share of the rows lies from 0 to 1")
         changes: dict[str, Any] = {"unit_seconds": unit_seconds, "unit_rows": unit_rows, "verify": verify, "job": None if job is None else Path(job)}
         settings = replace(self._settings, **{name: value for name, value in changes.items() if value is not None})
+        # Numbers of numpy do not go into the file of a job.
+        settings = replace(settings, unit_seconds=float(settings.unit_seconds), verify=float(settings.verify))
         if settings.verify and any(len(shard.drives) < 2 for shard in self._shards):
             if self._silent:
                 why = "; ".join(f"{drive}: {reason}" for drive, reason in self._silent.items())
@@ -740,6 +743,9 @@ def _header(found: Any) -> dict[str, Any]:
     if wrong := [name for name, kind in _HEADER.items() if not isinstance(found.get(name, ...), kind)]:
         raise ValueError(f"its first line lacks {wrong[0]}")
     _rows(found["rows"])
+    Compiled(found["compiled"])
+    if found["finish"] is not None:
+        Finish.of(found["finish"])
     return found
 
 
