@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 use toroid_client::columns;
+use toroid_client::session::SessionError;
 use toroid_tfhe::encoding::Encoding;
 
 use crate::failure::Failure;
@@ -29,23 +30,28 @@ impl EncryptedRows {
     }
 
     /// Rows of others, one range behind the other: of each its column, its first row and the row behind its last one. `signed` says what they become where
-    /// columns differ in it.
+    /// columns differ in it. With `counted` nothing is stated of bootstraps behind them that may have failed, since the caller counts each of them once.
     #[classmethod]
-    #[pyo3(signature = (ranges, signed=None))]
+    #[pyo3(signature = (ranges, signed=None, counted=false))]
     fn gather(
         _class: &Bound<'_, PyType>,
         py: Python<'_>,
         ranges: Vec<(Py<EncryptedRows>, u64, u64)>,
         signed: Option<bool>,
+        counted: bool,
     ) -> PyResult<EncryptedRows> {
         let rows = py.detach(|| {
             let ranges = ranges.iter();
             let ranges: Vec<_> = ranges
                 .map(|(rows, first, end)| (&rows.get().rows, *first..*end))
                 .collect();
-            columns::EncryptedRows::gather(&ranges, signed)
+            let rows = columns::EncryptedRows::gather(&ranges, signed)?;
+            Ok(match counted {
+                true => rows.with_failures_counted(),
+                false => rows,
+            })
         });
-        let rows = rows.map_err(Failure::from)?;
+        let rows = rows.map_err(|error: SessionError| Failure::from(error))?;
         Ok(EncryptedRows { rows })
     }
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from toroid import _core
 from toroid._columns import columns_of, numbers_of
-from toroid._errors import MissingError, UntrustedError
+from toroid._errors import MissingError, NoiseError, UntrustedError
 from toroid._expr import Aggregate, Expr, as_expr, col, count, is_condition
 from toroid._progress import Progress, awaited
 from toroid._rounds import Carried, Compared, CompiledRounds, Key, Network, Rounds, RoundsCost, Words
@@ -549,7 +549,8 @@ class Query:
         if compiled is not None:
             other = Answer(compiled, self._table.compute(compiled, columns, None, progress, plan.finish), self._table.rows, plan.finish)
         if plan.rounds is not None and plan.compared is not None:
-            return ComparedAnswer(other, plan.rounds.run(log2_failure, progress), self._table.rows, plan.compared)
+            words, of_rounds = plan.rounds.run(log2_failure, progress)
+            return ComparedAnswer(other, words, self._table.rows, plan.compared, of_rounds)
         return Answer(None, None, self._table.rows, plan.finish) if other is None else other
 
     async def arun(self, **options: Any) -> Answer | ComparedAnswer:
@@ -694,14 +695,17 @@ class Answer:
 @dataclass(frozen=True, repr=False)
 class ComparedAnswer:
     """The encrypted answer to a question that compares rows with each other, which `client.decrypt` reads as it does an [Answer][toroid.Answer]. It can be
-    pickled."""
+    pickled. `log2_failure` is log2 of the probability that the drive did something wrong with some rows, all rounds together."""
 
     other: Answer | None
     words: list[list[_core.EncryptedRows]]
     rows: int
     finish: Extremes | Sorted
+    log2_failure: float
 
     def __toroid_decrypt__(self, client: Client, max_log2_failure: float) -> dict[str, Any]:
+        if self.log2_failure > max_log2_failure:
+            raise NoiseError(f"some comparison is wrong with a probability of 2^{self.log2_failure:.1f}, above the limit of 2^{max_log2_failure:.1f}")
         outputs: Mapping[str, list[int]] = {}
         if self.other is not None and self.other.compiled is not None and self.other.encrypted is not None:
             outputs = decrypted(client, self.other.compiled, self.other.encrypted, self.other.rows, max_log2_failure)

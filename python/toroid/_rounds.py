@@ -443,14 +443,14 @@ class Rounds:
         """What the words of the wanted rows are, of columns of plain numbers of their types by their names."""
         return self.play(_Clear(self, data), lambda _done, _total: None)
 
-    def run(self, log2_failure: float, progress: Progress) -> list[list[_core.EncryptedRows]]:
-        """Has the drive compute the words of the wanted rows."""
+    def run(self, log2_failure: float, progress: Progress) -> tuple[list[list[_core.EncryptedRows]], float]:
+        """Has the drive compute the words of the wanted rows. The second result is log2 of the probability that some round went wrong."""
         machine = _Stored(self, log2_failure)
         report = reporter(progress)
         with self.table.drive.turn(machine.name):
             found = self.play(machine, lambda done, total: None if report is None else report("compare", done, total))
             machine.clean()
-        return found
+        return found, machine.log2_failure
 
 
 class _Clear:
@@ -509,6 +509,12 @@ class _Stored:
         told = json.dumps([columns, rounds.table.rows, programs, [network.rounds for network in rounds.networks]])
         self._digest = hashlib.sha256(told.encode()).hexdigest()[:32]
         self._made: list[str] = []
+        self._failures: list[float] = []
+
+    @property
+    def log2_failure(self) -> float:
+        """log2 of the probability that a result of some round is wrong. Every round counts once: its inputs do not state what was before."""
+        return min(0.0, math.log2(sum(2.0**failure for failure in self._failures) or 2.0**-1074))
 
     @property
     def name(self) -> str:
@@ -559,7 +565,7 @@ class _Stored:
             for name, words in inputs.items():
                 names[name] = tuple(f"{self.name} {number} {name} {place}" for place in range(len(words)))
                 for stored, cells in zip(names[name], words, strict=True):
-                    self._drive.core.put_column(stored, gathered(cells), True, self._rounds.table.key_id)
+                    self._drive.core.put_column(stored, gathered(cells, counted=True), True, self._rounds.table.key_id)
                     put.append(stored)
             results = self._map(compiled, compiled.registers(names), None)
         finally:
@@ -571,7 +577,9 @@ class _Stored:
         output = f"{self.name} {len(self._made)}"
         self._drive.run(compiled.program, registers, output, rows=rows, replace=True, key_id=self._rounds.table.key_id)
         self._made.append(output)
-        return self._drive.core.get_column(output, None, None)
+        results = self._drive.core.get_column(output, None, None)
+        self._failures.append(results.log2_failure + math.log2(len(results)))
+        return results
 
     def _cells(self, compiled: Compiled, program: Step, results: _core.EncryptedRows, rows: int) -> dict[str, list[list[Cell]]]:
         found: dict[str, list[list[Cell]]] = {}
@@ -591,8 +599,8 @@ class _Stored:
             self._drive.core.delete(name)
 
 
-def gathered(cells: Sequence[tuple[_core.EncryptedRows, int]]) -> _core.EncryptedRows:
-    """Encrypted rows from several places, one behind the other."""
+def gathered(cells: Sequence[tuple[_core.EncryptedRows, int]], *, counted: bool = False) -> _core.EncryptedRows:
+    """Encrypted rows from several places, one behind the other; with `counted` they state nothing of bootstraps behind them."""
 
     def ranges() -> Iterator[tuple[_core.EncryptedRows, int, int]]:
         rows, first = cells[0]
@@ -604,7 +612,7 @@ def gathered(cells: Sequence[tuple[_core.EncryptedRows, int]]) -> _core.Encrypte
             end += 1
         yield rows, first, end
 
-    return _core.EncryptedRows.gather(list(ranges()), False)
+    return _core.EncryptedRows.gather(list(ranges()), False, counted)
 
 
 @dataclass(frozen=True)

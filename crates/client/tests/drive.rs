@@ -353,6 +353,13 @@ fn rows_are_gathered_in_any_order() {
     let gathered = EncryptedRows::gather(&ranges, None).unwrap();
     assert_eq!(gathered.len(), 6);
     assert_eq!(gathered.decrypt(&client).unwrap(), [5, 6, 3, 0, 1, 3]);
+    // Errors of a row that stands there twice add up.
+    assert!(gathered.is_computed());
+    assert!(
+        !EncryptedRows::gather(&ranges[..3], None)
+            .unwrap()
+            .is_computed()
+    );
 
     let signed = encrypt(&client, &[7], true);
     let both = [(&signed, 0..1), (&one, 2..3)];

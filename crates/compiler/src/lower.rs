@@ -245,7 +245,7 @@ fn lower(
 ) -> Result<(Compiled, Option<Weakest>), Error> {
     let samples = Samples::new(params, cancel.clone());
     let radix = Radix { bits: digit_bits };
-    let mut operations = Operations::new(graph, samples, radix);
+    let mut operations = Operations::new(graph, samples, radix, options.repeated);
     operations.lower(options)?;
     let mut outputs: Vec<CompiledOutput> = Vec::new();
     let mut found = Vec::new();
@@ -263,7 +263,8 @@ fn lower(
     }
     let inputs = std::mem::take(&mut operations.inputs);
     let mut samples = operations.samples;
-    let room = params.message_bits + 1;
+    // Functions read the results of repeated programs, and not the bit of padding.
+    let room = params.message_bits + u32::from(!options.repeated);
     let widest = |found: &[(usize, u32, Combo)]| {
         let widths = found.iter().map(|(_, _, combo)| combo.bits());
         widths.max().unwrap_or(1)
@@ -369,7 +370,7 @@ fn lower(
     }
     let results = results.into_iter().map(|(_, combo)| combo.seen(room));
     let results = results.collect();
-    let mut placement = Placement::new(samples, results, (group.unwrap_or(1), options.repeated));
+    let mut placement = Placement::new(samples, results, group.unwrap_or(1), options);
     // Each reader has its share of what is allowed.
     let shares = placement.samples.tasks.len() as f64 + 2.0;
     let rows = options.rows.max(1) as f64;

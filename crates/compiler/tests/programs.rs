@@ -368,6 +368,65 @@ fn separate_digits_share_no_rows() {
 }
 
 #[test]
+fn functions_read_the_results_of_repeated_programs() {
+    let repeated = |source: &str, params: &str, separate: bool| {
+        let graph = Graph::parse(source).unwrap();
+        let options = Options {
+            separate,
+            repeated: true,
+            ..options(params)
+        };
+        let rows = random_rows(&mut Random(9), &graph, 40);
+        compile(&graph, &options).map(|compiled| {
+            check(&graph, &compiled, &rows);
+            compiled
+        })
+    };
+    // A result of all bits of a message and the bit of padding goes into no function.
+    let wide = "input x: 0..255\ninput y: 0..255\nz = x + y\noutput z = z";
+    repeated(wide, "message8", false).unwrap();
+    let _ = repeated(wide, "message8", true);
+    let packed = "input x: 0..15\ninput y: 0..31\noutput a = x\noutput b = y";
+    let compiled = repeated(packed, "message8", false).unwrap();
+    assert_eq!(compiled.result_rows, 2);
+    // A result that is the same for all inputs has nothing to bootstrap.
+    for separate in [false, true] {
+        repeated(
+            "input x: 0..0\nt = 2*x - 490\noutput t = t",
+            "message16",
+            separate,
+        )
+        .unwrap();
+    }
+    // No result is the sum of more than two functions.
+    let inputs: String = (0..6).map(|n| format!("input x{n}: 0..7\n")).collect();
+    let tables: String = (0..6)
+        .map(|n| format!("t{n} = table(x{n}, [3, 1, 4, 1, 5, 9, 2, 6])\n"))
+        .collect();
+    let sum = format!("{inputs}{tables}s = t0 + t1 + t2 + t3 + t4 + t5\noutput s = s");
+    let compiled = repeated(&sum, "message8", true).unwrap();
+    assert_eq!(compiled.cost.bootstraps, 7);
+    // Nor of one that other programs read.
+    let options = Options {
+        separate: true,
+        ..options("message8")
+    };
+    let compiled = compile(&Graph::parse(&sum).unwrap(), &options).unwrap();
+    assert_eq!(compiled.cost.bootstraps, 7);
+}
+
+#[test]
+fn names_of_places_do_not_become_instructions() {
+    let graph = Graph::parse_file("input x: 0..9\ny = abs(x - 5)\noutput y = y", "a\nhomadd");
+    let compiled = compile(&graph.unwrap(), &options("message4")).unwrap();
+    assert!(
+        compiled.program.contains("; a homadd"),
+        "{}",
+        compiled.program
+    );
+}
+
+#[test]
 fn options_and_programs_have_a_form_in_json() {
     let graph = Graph::parse("input x: -8..7\ny = abs(x)\noutput y = y").unwrap();
     let options: Options = serde_json::from_str(r#"{"sets": ["tiny", "tiny-wopbs"]}"#).unwrap();

@@ -109,6 +109,16 @@ fn what_intervals_decide_is_no_statement() {
 }
 
 #[test]
+fn a_line_through_entries_that_begins_beyond_all_numbers_stays_a_table() {
+    let first = 1267650600228229401496703205375_i128;
+    let text =
+        format!("input x: 0..1\ny = x + {first}\nt = table(y, [134217728, 0])\noutput t = t");
+    let graph = Graph::parse(&text).unwrap();
+    let after = graph.simplify(&Pass::ALL, 8);
+    assert_same(&graph, &after, &BTreeMap::from([("x", vec![0, 1])]), "all");
+}
+
+#[test]
 fn equal_statements_and_chains_of_sums_become_one() {
     let text = "
         input x: 0..60000

@@ -585,7 +585,8 @@ impl Session {
         let Some((first, column, _)) = inputs.first() else {
             return Err(SessionError::Triggers(0));
         };
-        let (params, key_id, facts) = (column.head.facts.params, first.key_id(), column.head.facts);
+        let (params, key_id) = (column.head.facts.params, first.key_id());
+        let mut facts = column.head.facts;
         let rows = inputs.iter().map(|(_, _, rows)| rows.end - rows.start);
         let rows = rows.max().unwrap_or(1);
         for (_, column, own) in &inputs {
@@ -593,6 +594,7 @@ impl Session {
             if let Err(error) = facts.check_same(&column.head.facts) {
                 return Err(at(error));
             }
+            facts.tag = facts.tag.or(column.head.facts.tag);
             if column.head.key_id != key_id {
                 return Err(at(mismatch("its key id", key_id, column.head.key_id)));
             }

@@ -234,7 +234,7 @@ impl EncryptedRows {
     }
 
     /// Rows of columns, one range behind the other: in any order, and as often as they are named. Chunks stay as they are, each of them once. What is
-    /// stated of the noise is that of the noisiest column. Messages of columns with a sign and without one go together if `signed` says which they become: it
+    /// stated of the noise is that of the noisiest column; where rows stand there twice, that of results, whose errors add up. Messages of columns with a sign and without one go together if `signed` says which they become: it
     /// changes no message that is not negative.
     ///
     /// # Errors
@@ -258,7 +258,9 @@ impl EncryptedRows {
         let mut facts = facts_of(first)?;
         let mut columns: HashMap<*const EncryptedRows, Column<'_>> = HashMap::new();
         let mut segments = Vec::with_capacity(ranges.len());
+        let mut taken: Vec<(*const EncryptedRows, Range<u64>)> = Vec::with_capacity(ranges.len());
         for (rows, range) in ranges {
+            taken.push((std::ptr::from_ref(*rows), range.clone()));
             let theirs = facts_of(rows)?;
             facts.check_fits(&theirs).map_err(of("the rows"))?;
             facts = facts.with(&theirs);
@@ -276,11 +278,23 @@ impl EncryptedRows {
         if count == 0 {
             return Err(nothing.into());
         }
+        taken.sort_by_key(|(rows, range)| (*rows, range.start));
+        facts.computed |= taken
+            .windows(2)
+            .any(|pair| pair[0].0 == pair[1].0 && pair[0].1.end > pair[1].1.start);
         Ok(EncryptedRows {
             bytes: assemble(facts.params, segments)?,
             facts,
             count,
         })
+    }
+
+    /// The same rows, of which no longer stands that a bootstrap behind them may have failed: for a caller who counts each of those bootstraps himself, once,
+    /// where programs run on each other's results and each would count all that came before.
+    #[must_use]
+    pub fn with_failures_counted(mut self) -> EncryptedRows {
+        self.facts.noise.log2_failure = None;
+        self
     }
 
     /// How many there are.
@@ -311,6 +325,12 @@ impl EncryptedRows {
     #[must_use]
     pub fn noise(&self) -> StatedNoise {
         self.facts.noise
+    }
+
+    /// Whether errors of rows may depend on each other, as those of results do.
+    #[must_use]
+    pub fn is_computed(&self) -> bool {
+        self.facts.computed
     }
 
     /// log2 of the probability that decrypting a row gives a wrong number, because of its noise or of a bootstrap behind it; 0 where its

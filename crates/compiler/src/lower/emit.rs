@@ -164,9 +164,11 @@ impl<'a> Writer<'a> {
         let placement = self.placement;
         let of_task = &placement.samples.tasks[task];
         let place = match &of_task.location {
-            Some(location) => format!("    ; {location}: {}\n", of_task.what),
-            None => format!("    ; {}\n", of_task.what),
+            Some(location) => format!("{location}: {}", of_task.what),
+            None => of_task.what.clone(),
         };
+        // A name of a file may have line ends, and a comment has none.
+        let place = format!("    ; {}\n", place.replace(char::is_control, " "));
         self.body.push_str(&place);
         let (bits, _) = self.combine("read", &of_task.combo, of_task.bits)?;
         let count = 1_i128 << of_task.bits;

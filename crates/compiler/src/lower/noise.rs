@@ -15,6 +15,7 @@ use toroid_tfhe::noise::{
 use toroid_tfhe::params::ParamSet;
 
 use super::samples::{BaseId, Combo, Origin, Samples, TaskId};
+use crate::compiled::Options;
 use crate::error::{Error, Location};
 use crate::interval::Interval;
 
@@ -40,6 +41,8 @@ pub(super) struct Placement {
     pub(super) group: u64,
     /// Whether the inputs are results of the program itself.
     is_repeated: bool,
+    /// Whether the results are inputs of programs, of this one or of others.
+    feeds_programs: bool,
     /// The place of each base; 0 of one that nothing reads.
     pub(super) places: Vec<u32>,
     /// Tasks that results need, each after those that it needs.
@@ -83,13 +86,15 @@ impl Placement {
     pub(super) fn new(
         samples: Samples,
         results: Vec<Combo>,
-        (group, is_repeated): (u64, bool),
+        group: u64,
+        options: &Options,
     ) -> Placement {
         Placement {
             samples,
             results,
             group,
-            is_repeated,
+            is_repeated: options.repeated,
+            feeds_programs: options.separate || options.repeated,
             places: Vec::new(),
             order: Vec::new(),
         }
@@ -97,8 +102,12 @@ impl Placement {
 
     /// Whether a result has the noise of an input.
     fn carries(&self, combo: &Combo) -> bool {
-        let mut origins = combo.terms.keys().map(|b| &self.samples.bases[*b].origin);
-        origins.any(|origin| matches!(origin, Origin::Input(_)))
+        self.inputs_of(combo).next().is_some()
+    }
+
+    fn inputs_of(&self, combo: &Combo) -> impl Iterator<Item = BaseId> {
+        let bases = combo.terms.keys().copied();
+        bases.filter(|base| matches!(self.samples.bases[*base].origin, Origin::Input(_)))
     }
 
     fn variances(&self) -> Variances {
@@ -261,7 +270,7 @@ impl Placement {
     /// Chooses places, and changes samples until each reader fails with at most this probability, as far as that is possible.
     pub(super) fn settle(&mut self, log2_failure: f64) -> Result<(), Error> {
         let variances = self.variances();
-        if self.is_repeated {
+        if self.feeds_programs {
             self.refresh_results()?;
         }
         for _ in 0..ROUNDS {
@@ -286,11 +295,14 @@ impl Placement {
         Ok(())
     }
 
-    /// Bootstraps the results that have the noise of an input.
+    /// Bootstraps the results that have more noise than [`Variances::of`] says of those that programs read: that of results, or of more than two functions.
     fn refresh_results(&mut self) -> Result<(), Error> {
         for number in 0..self.results.len() {
             let result = self.results[number].clone();
-            if self.carries(&result) {
+            let functions = result.terms.len() - self.inputs_of(&result).count();
+            if result.interval.low == result.interval.high {
+                self.results[number] = Combo::constant(result.interval.low);
+            } else if functions > 2 || self.is_repeated && self.carries(&result) {
                 self.results[number] = self.samples.refreshed(&result, 1)?;
             }
         }
@@ -411,6 +423,14 @@ fn tasks_of(samples: &Samples, combo: &Combo) -> Vec<TaskId> {
 impl Samples {
     /// weight·number by a bootstrap, with the noise of one.
     pub(super) fn refreshed(&mut self, number: &Combo, weight: i128) -> Result<Combo, Error> {
+        if number.bits() > self.width() {
+            return Err(self.error(format!(
+                "a number of {} bits is to be bootstrapped, and functions of {} read {}",
+                number.bits(),
+                self.params.name,
+                self.width()
+            )));
+        }
         let Interval { low, high } = number.interval;
         let values: Vec<i128> = (low..=high).map(|value| value * weight).collect();
         let task = self.task(number);

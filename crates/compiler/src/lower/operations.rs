@@ -31,8 +31,14 @@ pub(super) struct Operations<'g> {
 }
 
 impl<'g> Operations<'g> {
-    pub(super) fn new(graph: &'g Graph, samples: Samples, radix: Radix) -> Operations<'g> {
-        let mut only_result = vec![true; graph.len()];
+    /// Results are wider than what functions read by the bit of padding, if `reads_results` does not say that functions read them.
+    pub(super) fn new(
+        graph: &'g Graph,
+        samples: Samples,
+        radix: Radix,
+        reads_results: bool,
+    ) -> Operations<'g> {
+        let mut only_result = vec![!reads_results; graph.len()];
         for node in graph.nodes() {
             if !matches!(graph.op(node), Op::Sum(_)) {
                 for operand in graph.op(node).operands() {

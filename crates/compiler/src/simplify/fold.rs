@@ -102,7 +102,11 @@ fn folded(graph: &Graph, op: &Op) -> Option<Folded> {
             if !pairs.all(|pair| pair[1] - pair[0] == step) {
                 return None;
             }
-            Some(linear(x, step, first - step.checked_mul(of(x).low)?))
+            Some(linear(
+                x,
+                step,
+                first.checked_sub(step.checked_mul(of(x).low)?)?,
+            ))
         }
         Op::Table2(x, y, ref entries) => {
             if of(y).constant().is_some() {
