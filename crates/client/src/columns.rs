@@ -33,7 +33,6 @@ mod registers;
 mod ring;
 mod rows;
 #[cfg(feature = "image")]
-pub(crate) mod runs;
 mod stored;
 #[cfg(feature = "image")]
 mod triggered;

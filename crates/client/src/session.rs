@@ -7,6 +7,7 @@
 
 mod object;
 mod program;
+pub(crate) mod runs;
 mod width;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,7 @@ pub use object::Object;
 pub(crate) use program::inputs;
 use program::noise_of_result;
 pub use program::{Outputs, predicted_noise, result_name};
+use runs::Runs;
 #[cfg(feature = "image")]
 pub(crate) use width::check as check_widths;
 
@@ -43,7 +45,6 @@ use crate::blob::{
 };
 use crate::columns::error::ColumnError;
 #[cfg(feature = "image")]
-use crate::columns::runs::Runs;
 use crate::ledger::{
     Binding, Digest, Entry, Ledger, LedgerError, LedgerFault, ObjectDigest, Origin, Subject,
     bytes_digest,

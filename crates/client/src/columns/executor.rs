@@ -12,10 +12,10 @@ use toroid_nvme::{Controller, NvmeError, Request, execute, execute_admin};
 use toroid_tfhe::column::{ColumnForm, Segment, assemble};
 
 use super::rows::{EncryptedRows, RowFacts};
-use super::runs::{Index, Runs};
 use super::{ColumnError, mismatch, of};
 use crate::blob::BlobError;
 use crate::session::SessionError;
+use crate::session::runs::{Index, Runs};
 
 /// A program index of the drive, with the part of the memory that goes with it: whoever holds the index has it alone.
 pub(super) struct Executor {

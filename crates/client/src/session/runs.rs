@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toroid_isa::VrNumber;
 use toroid_task::Progress;
 
-use crate::session::{Object, Session, SessionError};
+use super::{Object, Session, SessionError};
 
 /// What the runs of a session hold.
 #[derive(Clone, Debug, Default)]
@@ -27,13 +27,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A program index of the drive that no other run of the session takes until this is dropped.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(crate) struct Index {
     runs: Runs,
     index: u16,
 }
 
 impl Index {
-    pub(super) fn get(&self) -> u16 {
+    pub(crate) fn get(&self) -> u16 {
         self.index
     }
 }
@@ -47,7 +47,7 @@ impl Drop for Index {
 /// Functions that no other run of the session deletes until this is dropped.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Functions {
+pub(crate) struct Functions {
     runs: Runs,
     registers: Vec<VrNumber>,
 }
@@ -78,7 +78,7 @@ impl Drop for Functions {
 
 impl Runs {
     /// Takes a program index, unless another run of the session holds it.
-    pub(super) fn take_index(&self, index: u16) -> Option<Index> {
+    pub(crate) fn take_index(&self, index: u16) -> Option<Index> {
         let free = locked(&self.0.indices).insert(index);
         free.then(|| Index {
             runs: self.clone(),
@@ -104,7 +104,7 @@ impl Runs {
 
 impl Session {
     /// Puts the functions of a run that no other run has on the drive.
-    pub(super) async fn put_functions(
+    pub(crate) async fn put_functions(
         &self,
         mut objects: Vec<Object<'static>>,
     ) -> Result<Functions, SessionError> {
@@ -117,7 +117,7 @@ impl Session {
     }
 
     /// Deletes the functions of a run that no other run uses.
-    pub(super) async fn delete_functions(
+    pub(crate) async fn delete_functions(
         &self,
         mut functions: Functions,
     ) -> Result<(), SessionError> {
