@@ -518,6 +518,17 @@ def test_wrong_arguments_of_questions_are_refused(place: Any) -> None:
         table.join(DEPTS, "dept", fill=0)
 
 
+def test_rounds_count_each_failure_once(place: Any, data: dict[str, Any]) -> None:
+    client, table = place
+    query = table.select("dept").sort("salary")
+    found = query.run(log2_failure=-30)
+    cost = query.cost(log2_failure=-30)
+    assert abs(found.log2_failure - cost.log2_failure) < 0.5
+    with pytest.raises(toroid.NoiseError, match="some comparison is wrong with a probability"):
+        client.decrypt(found, max_log2_failure=found.log2_failure - 1)
+    assert sorted(client.decrypt(found, max_log2_failure=-20)["dept"].tolist()) == sorted(data["dept"].tolist())
+
+
 def test_wrong_questions_are_refused(place: Any) -> None:
     _, table = place
     with pytest.raises(toroid.MissingError, match="no column wage; it has salary, dept"):
