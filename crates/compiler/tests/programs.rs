@@ -377,10 +377,7 @@ fn functions_read_the_results_of_repeated_programs() {
             ..options(params)
         };
         let rows = random_rows(&mut Random(9), &graph, 40);
-        compile(&graph, &options).map(|compiled| {
-            check(&graph, &compiled, &rows);
-            compiled
-        })
+        compile(&graph, &options).inspect(|compiled| check(&graph, compiled, &rows))
     };
     // A result of all bits of a message and the bit of padding goes into no function.
     let wide = "input x: 0..255\ninput y: 0..255\nz = x + y\noutput z = z";
