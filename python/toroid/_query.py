@@ -486,7 +486,7 @@ class Query:
 
         Args:
             log2_failure: log2 of the probability that what is computed of a row, or of two rows that are compared, may be wrong with; the client refuses
-                results with a row that is wrong with more than 2^-64.
+                results with a row that is wrong with more than 2^-64, and compared rows where some comparison of all is.
 
         Raises:
             GraphError: The parameter set of the table cannot compute it.
