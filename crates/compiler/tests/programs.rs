@@ -414,7 +414,10 @@ fn functions_read_the_results_of_repeated_programs() {
 
 #[test]
 fn names_of_places_do_not_become_instructions() {
-    let graph = Graph::parse_file("input x: 0..9\ny = abs(x - 5)\noutput y = y", "a\nhomadd");
+    let graph = Graph::parse_file(
+        "input x: 0..9\nz = x - 5\ny = abs(z)\noutput y = y",
+        "a\nhomadd",
+    );
     let compiled = compile(&graph.unwrap(), &options("message4")).unwrap();
     assert!(
         compiled.program.contains("; a homadd"),
