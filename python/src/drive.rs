@@ -35,7 +35,7 @@ pub(crate) struct Drive {
     calls: AtomicUsize,
     /// None once it is closed. A call that runs keeps it open.
     inner: RwLock<Option<Arc<Inner>>>,
-    /// Held by the run of a program: two runs of one session choose the same program index.
+    /// Held by the run of a program: one that finds keys missing fills the registers from what is stored, which no other may do meanwhile.
     turn: Mutex<()>,
 }
 

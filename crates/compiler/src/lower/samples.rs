@@ -136,8 +136,6 @@ pub(super) struct Task {
     pub(super) combo: Combo,
     /// The lowest value.
     pub(super) low: i128,
-    /// How many values there are.
-    pub(super) count: usize,
     pub(super) bits: u32,
     /// The statement that it is for.
     pub(super) location: Option<Location>,
@@ -249,14 +247,11 @@ impl Samples {
         let terms = combo.terms.iter().map(|(base, weight)| (*base, *weight));
         let key = (terms.collect(), combo.constant, low, bits);
         if let Some(task) = self.known_tasks.get(&key) {
-            let known = &mut self.tasks[*task];
-            known.count = known.count.max(combo.interval.count() as usize);
             return *task;
         }
         let task = self.tasks.len();
         self.tasks.push(Task {
             low,
-            count: combo.interval.count() as usize,
             combo,
             bits,
             location: self.location.clone(),
