@@ -32,6 +32,7 @@ from toroid._expr import Aggregate, Expr, col, count
 from toroid._program import Compiled, Cost, GraphProgram, Program, Result, program, table
 from toroid._query import Answer, ComparedAnswer, Query
 from toroid._rounds import CompiledRounds, RoundsCost
+from toroid._status import ServedStatus, status, watch
 from toroid._trace import Value, dot, matmul, maximum, minimum, select, wrap
 from toroid._types import Range, i4, i8, i12, i16, i32, i64, u1, u2, u4, u8, u12, u16, u32, u64
 
@@ -76,6 +77,7 @@ __all__ = [
     "Result",
     "RoundsCost",
     "RowsError",
+    "ServedStatus",
     "Table",
     "UntrustedError",
     "Value",
@@ -96,6 +98,7 @@ __all__ = [
     "open",
     "program",
     "select",
+    "status",
     "table",
     "u1",
     "u2",
@@ -105,5 +108,6 @@ __all__ = [
     "u16",
     "u32",
     "u64",
+    "watch",
     "wrap",
 ]
