@@ -129,6 +129,71 @@ def test_uniform_features_serve_several_models():
     assert tree.score(X, y) > 0.95
 
 
+FITTED = [
+    (DecisionTreeClassifier(max_depth=4, random_state=0), CANCER, 4),
+    (RandomForestClassifier(5, max_depth=4, random_state=0), IRIS, 5),
+    (GradientBoostingClassifier(n_estimators=5, random_state=0), CANCER, 6),
+    (HistGradientBoostingClassifier(max_iter=5, random_state=0), CANCER, 8),
+    (DecisionTreeRegressor(max_depth=4, random_state=0), DIABETES, 6),
+]
+
+
+@pytest.mark.parametrize(("estimator", "data", "bits"), FITTED, ids=lambda value: type(value).__name__)
+def test_trees_that_are_fitted_on_integers_lose_nothing_by_them(estimator, data, bits):
+    X, y = data.data, data.target
+    model = models.fit(estimator, X[::2], y[::2], bits=bits)
+    scores = check(model, X)
+    # What the estimator sees are the integers, of features that the model ignores as well.
+    codes = np.stack([models.Uniform.fit(X[::2, j], bits).encode(X[:, j]) for j in range(X.shape[1])], axis=1)
+    columns = model.quantise(X)
+    assert all(np.array_equal(columns[f"x{j}"], codes[:, j]) for j in model.quantisers)
+    assert all(quantiser.levels == 2**bits - 1 for quantiser in model.quantisers.values())
+    if model.finish.classes is None:
+        assert np.abs(model.predict(scores) - estimator.predict(codes)).max() < 0.1
+    else:
+        assert np.array_equal(model.predict(scores), estimator.predict(codes))
+
+
+def test_boosters_are_fitted_on_integers():
+    xgboost, lightgbm = pytest.importorskip("xgboost"), pytest.importorskip("lightgbm")
+    X, y = CANCER.data, CANCER.target
+    for estimator in (
+        xgboost.XGBClassifier(n_estimators=5, max_depth=3, n_jobs=1),
+        lightgbm.LGBMClassifier(n_estimators=5, num_leaves=8, n_jobs=1, verbose=-1),
+    ):
+        model = models.fit(estimator, X[::2], y[::2], bits=5, sample_weight=np.ones(len(X[::2])))
+        codes = np.stack([models.Uniform.fit(X[::2, j], 5).encode(X[:, j]) for j in range(X.shape[1])], axis=1)
+        assert (model.predict(check(model, X)) == estimator.predict(codes)).mean() > 0.99
+
+
+def test_only_trees_are_fitted_here_and_widths_are_checked_before():
+    X, y = IRIS.data, IRIS.target
+    with pytest.raises(ModelError, match="LogisticRegression is not fitted here: trees"):
+        models.fit(LogisticRegression(), X, y)
+    tree = DecisionTreeClassifier()
+    with pytest.raises(ModelError, match=r"bits must lie in 1\.\.16"):
+        models.fit(tree, X, y, bits=17)
+    with pytest.raises(ModelError, match="no rows to fit on"):
+        models.fit(tree, X[:0], y[:0])
+    with pytest.raises(ModelError, match="finite"):
+        models.fit(tree, np.where(X > 1, X, np.nan), y)
+    assert not hasattr(tree, "tree_")
+    pandas = pytest.importorskip("pandas")
+    names = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
+    assert models.fit(tree, pandas.DataFrame(X, columns=names), y).features == tuple(names)
+
+
+@pytest.mark.parametrize("values", [[-0.7, 0.0, 2.4], [3.1, 8.0], [-9.0, -1.5], [0.3, 0.3], [1e9, 1e9 + 1]])
+@pytest.mark.parametrize("bits", [1, 4, 16])
+def test_steps_keep_zero_and_lose_at_most_half_of_one(values, bits):
+    quantiser = models.Uniform.fit(values, bits)
+    found = quantiser.decode(quantiser.encode(values))
+    width = (max(values) - min(values)) / (2**bits - 1)
+    assert np.abs(found - values).max() <= width / 2 + 1e-12 * max(map(abs, values))
+    if 0.0 in values:
+        assert found[values.index(0.0)] == 0.0
+
+
 @pytest.mark.parametrize("kind", ["XGBClassifier", "XGBRegressor", "multi"])
 def test_xgboost(kind, tmp_path):
     xgboost = pytest.importorskip("xgboost")

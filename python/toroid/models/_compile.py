@@ -54,8 +54,8 @@ def compile(
         Bits of the widest table of an ensemble of trees: at most 14 on `message14`, 8 on `message8`.
     quantise
         For trees: `"ranks"` (a feature becomes the number of thresholds that it is beyond, which loses nothing) or
-        `"uniform"` (equal steps over the range in `X`, so that one column serves many models). All other models are
-        quantised uniformly.
+        `"uniform"` (equal steps over the range in `X`, so that one column serves many models; `fit` makes better ones of few
+        bits). All other models are quantised uniformly.
 
     Raises
     ------
@@ -75,10 +75,7 @@ def compile(
         return _linear(kind, estimator, X, _bits(bits, 8), score_bits)
     if kind in NETWORKS:
         return _perceptron(kind, estimator, X, _bits(bits, 8), score_bits)
-    if kind == "dump":
-        found: Ensemble | None = _boosted.from_dump(_read(estimator), X.shape[1])
-    else:
-        found = _forest.read(kind, estimator, X) or _boosted.read(kind, estimator, X.shape[1])
+    found = _boosted.from_dump(_read(estimator), X.shape[1]) if kind == "dump" else _ensemble(kind, estimator, X)
     if found is None:
         raise ModelError(
             f"{kind} is not supported; linear models, decision trees, forests, gradient boosting and multi-layer "
@@ -86,7 +83,74 @@ def compile(
         )
     if len(found.features) != X.shape[1]:
         raise ModelError(f"{found.kind} was fitted on {len(found.features)} features, and X has {X.shape[1]}")
-    return Trees(found, X, quantise, _bits(bits, 16 if quantise == "ranks" else 8), score_bits, table_bits)
+    bits = _bits(bits, 16 if quantise == "ranks" else 8)
+    return Trees(found, _steps(X, bits) if quantise == "uniform" else None, False, bits, score_bits, table_bits)
+
+
+def fit(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    bits: int = 8,
+    score_bits: int = 16,
+    table_bits: int = 14,
+    **options: Any,
+) -> Model:
+    """Quantises features, fits trees on the integers, and compiles them.
+
+    The features become integers in equal steps over their ranges in `X`, as with `quantise="uniform"`. Since training sees these
+    integers, every threshold lies between two of them, and the model is right on as many rows as the estimator is: with few
+    bits on more than one that was fitted on `X` and quantised afterwards.
+
+    Parameters
+    ----------
+    estimator
+        A decision tree, forest or gradient boosting of scikit-learn, or a model of XGBoost or LightGBM by its interface of
+        scikit-learn. It is fitted here, on rows × features of integers.
+    X
+        Rows × features in clear.
+    y
+        What to learn of each row.
+    bits
+        Bits of a feature, at most 16.
+    score_bits, table_bits
+        As `compile` has them.
+    options
+        More for the estimator's own `fit`, such as `sample_weight`.
+
+    Raises
+    ------
+    ModelError
+        If the estimator is not supported, or its integers do not fit the widths.
+    """
+    kind = type(estimator).__name__
+    is_boosted = type(estimator).__module__.partition(".")[0] in ("xgboost", "lightgbm") and hasattr(estimator, "fit")
+    if not is_boosted and kind not in _forest.KINDS:
+        raise ModelError(f"{kind} is not fitted here: trees and their ensembles are; fit it yourself, and call compile")
+    names = feature_names(getattr(X, "columns", None), np.shape(X)[-1])
+    X = matrix(X)
+    if not len(X):
+        raise ModelError("X has no rows to fit on")
+    bounded("bits", bits, 1, 16)
+    bounded("table_bits", table_bits, 2, 16)
+    bounded("score_bits", score_bits, 1, 40)
+    steps = _steps(X, bits)
+    codes = np.stack([quantiser.encode(X[:, j]) for j, quantiser in steps.items()], axis=1)
+    estimator.fit(codes, y, **options)
+    found = _ensemble(kind, estimator, codes)
+    assert found is not None
+    found.features = names
+    return Trees(found, steps, True, bits, score_bits, table_bits)
+
+
+def _ensemble(kind: str, estimator: Any, X: np.ndarray) -> Ensemble | None:
+    return _forest.read(kind, estimator, X) or _boosted.read(kind, estimator, X.shape[1])
+
+
+def _steps(X: np.ndarray, bits: int) -> dict[int, Uniform]:
+    """How every feature becomes an integer of so many bits."""
+    return {j: Uniform.fit(X[:, j], bits) for j in range(X.shape[1])}
 
 
 def _bits(bits: int | None, default: int) -> int:
@@ -132,8 +196,7 @@ def _linear(kind: str, estimator: Any, X: np.ndarray, bits: int, score_bits: int
         link = "margin"
     if kind in LINEAR_CLASSIFIERS and link == "softmax" and estimator.solver == "liblinear":
         link = "margin"
-    quantisers = {j: Uniform.fit(X[:, j], bits) for j in range(X.shape[1])}
-    return Linear(kind, features, quantisers, coefficients, intercept, score_bits, link, classes)
+    return Linear(kind, features, _steps(X, bits), coefficients, intercept, score_bits, link, classes)
 
 
 def _perceptron(kind: str, estimator: Any, X: np.ndarray, bits: int, score_bits: int) -> Model:

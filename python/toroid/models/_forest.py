@@ -14,11 +14,12 @@ TREES = {"DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier
 FORESTS = {"RandomForestClassifier", "RandomForestRegressor", "ExtraTreesClassifier", "ExtraTreesRegressor"}
 BOOSTED = {"GradientBoostingClassifier", "GradientBoostingRegressor"}
 HISTOGRAM = {"HistGradientBoostingClassifier", "HistGradientBoostingRegressor"}
+KINDS = TREES | FORESTS | BOOSTED | HISTOGRAM
 
 
 def read(kind: str, estimator: Any, X: np.ndarray) -> Ensemble | None:
     """The ensemble of an estimator of scikit-learn, or None if it is no such one."""
-    if kind not in TREES | FORESTS | BOOSTED | HISTOGRAM:
+    if kind not in KINDS:
         return None
     attribute = "tree_" if kind in TREES else "_predictors" if kind in HISTOGRAM else "estimators_"
     if getattr(estimator, attribute, None) is None:

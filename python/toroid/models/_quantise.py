@@ -12,7 +12,7 @@ from ._errors import ModelError
 
 @dataclass(frozen=True)
 class Uniform:
-    """`round((x - low) / step)`, clipped to 0..levels: the range of the feature in the sample, in equal steps."""
+    """`round((x - low) / step)`, clipped to 0..levels: the range of the feature in the sample, in equal steps, one of which has zero in its middle."""
 
     least: ClassVar[int] = 0
     low: float
@@ -32,7 +32,11 @@ class Uniform:
         """The range of `values` in 2^bits - 1 steps."""
         values = _floats(values)
         low, high, levels = float(values.min()), float(values.max()), (1 << bits) - 1
-        return cls(low, (high - low) / levels or 1.0, levels)
+        step = (high - low) / levels
+        if not step:
+            return cls(low, 1.0, levels)
+        # Zero is a number that many features have often, and it loses nothing: the ends of the range are within half a step in any case.
+        return cls(float(np.rint(low / step)) * step, step, levels)
 
 
 @dataclass(frozen=True)

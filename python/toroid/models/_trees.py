@@ -8,6 +8,7 @@ in it. A tree that does not fit is cut into regions, and the table of a region a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,7 +81,14 @@ class Group:
 class Trees(Model):
     """An ensemble of trees with integer leaves."""
 
-    def __init__(self, ensemble: Ensemble, X: np.ndarray, quantise: str, bits: int, score_bits: int, table_bits: int) -> None:
+    def __init__(
+        self, ensemble: Ensemble, steps: Mapping[int, Uniform] | None, is_coded: bool, bits: int, score_bits: int, table_bits: int
+    ) -> None:
+        """The model of an ensemble.
+
+        `steps` says how features become integers; None leaves that to the thresholds. `is_coded` says that the ensemble compares these integers with its
+        thresholds, and not the features. `bits` limits the integers that thresholds make.
+        """
         kind, trees = ensemble.kind, ensemble.trees
         found: dict[int, set[float]] = {}
         for tree in trees:
@@ -89,19 +97,17 @@ class Trees(Model):
         ranks = {
             j: Ranks(np.array(sorted(found[j])), ensemble.strict, ensemble.dtype) for j in sorted(found)
         }
-        quantisers: dict[int, Any] = dict(ranks)
-        if quantise == "uniform":
-            quantisers = {j: Uniform.fit(X[:, j], bits) for j in ranks}
+        quantisers: dict[int, Any] = {j: rank if steps is None else steps[j] for j, rank in ranks.items()}
         for j, rank in ranks.items():
-            if quantise == "ranks" and rank.levels >= 1 << bits:
+            if steps is None and rank.levels >= 1 << bits:
                 raise ModelError(
                     f"{kind} compares feature {ensemble.features[j]} with {rank.levels} thresholds, which take "
                     f"{rank.levels.bit_length()} bits, and bits={bits}; allow more, or take quantise='uniform'"
                 )
-        self._rank = {
-            j: np.arange(q.levels + 1) if quantise == "ranks" else ranks[j].encode(q.decode(np.arange(q.levels + 1)))
-            for j, q in quantisers.items()
-        }
+        self._rank = {}
+        for j, quantiser in quantisers.items():
+            codes = np.arange(quantiser.levels + 1)
+            self._rank[j] = codes if steps is None else ranks[j].encode(codes if is_coded else quantiser.decode(codes))
         self._table_bits = table_bits
         self._trees = trees
         self._index = []
