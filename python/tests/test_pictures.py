@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import toroid
-from toroid._picture import picture
+from toroid._picture import Part, picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -124,9 +124,40 @@ def test_a_question_has_a_picture_and_other_formats_are_refused() -> None:
         several.explain(format="png")
 
 
+def test_a_question_that_compares_rows_has_a_picture_of_all_its_programs() -> None:
+    client = toroid.Client.generate("tiny-wopbs")
+    with toroid.open() as drive:
+        table = drive.upload("table", client.encrypt({"a": np.array([3, 1, 2]), "b": np.array([1, 2, 0])}, {"a": (0, 15), "b": (0, 3)}))
+        query = table.where(toroid.col("b") > 0).agg(n=toroid.count(), least=toroid.col("a").min())
+        compiled = query.compile()
+        drawn = query.explain(format="svg")
+        with pytest.raises(ValueError, match="'text' or 'svg', not 'png'"):
+            query.explain(format="png")
+        lone = table.select("a").top_k(1, "a").explain(format="svg")
+    root_of = ElementTree.fromstring(drawn)
+    height, width = float(root_of.get("height", "")), float(root_of.get("width", ""))
+    texts = [text.text or "" for text in root_of.iter(f"{SVG}text")]
+    assert texts[0].startswith(f"{compiled.comparisons} comparisons in {compiled.rounds} rounds")
+    titles = [text for text in texts if text.startswith("program ")]
+    assert titles == [f"program {number}, of {rows} rows or pairs of rows" for number, (rows, _) in enumerate(compiled.programs)]
+    # Aggregates, what is compared, and the comparison, one below the other.
+    assert len(titles) == 3
+    parts = root_of.findall(f"{SVG}g")
+    moved = [float(part.get("transform", "").removeprefix("translate(0 ").removesuffix(")")) for part in parts]
+    assert moved == sorted(set(moved))
+    assert 0 < moved[0] < moved[-1] < height
+    for part, top, bottom in zip(parts, moved, [*moved[1:], height], strict=True):
+        for rect in part.iter(f"{SVG}rect"):
+            x, y, wide, high = (float(rect.get(name, "")) for name in ("x", "y", "width", "height"))
+            assert 0 <= x and x + wide <= width and 0 <= y and top + y + high <= bottom
+    counts = [int(line.split()[0]) for line in texts if line.endswith((" function", " functions")) and line.split()[0].isdigit()]
+    assert sum(counts) == sum(compiled.cost.bootstraps for _, compiled in compiled.programs)
+    assert "max(" in lone
+
+
 def test_functions_without_a_name_count_for_the_last_value_of_their_line() -> None:
     graph = 'input x: 0..3 @ "a.py":1\ny = x < 2 @ "a.py":2\nz = y & x @ "a.py":2\noutput r = z @ "a.py":3\n'
     program = "; a.py:2: the comparison\nbootstrap [t0, t1], [s0, s1], in0\n; a.py:2: y\nbootstrap t2, s2"
-    found = boxes(picture(graph, "a title & more", program))
+    found = boxes(picture(Part(graph, "a title & more", program)))
     assert found["y = x < 2"][1][2:] == ["1 function"]
     assert found["z = y & x"][1][2:] == ["2 functions"]

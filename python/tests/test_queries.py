@@ -402,6 +402,53 @@ def test_a_sort_that_was_interrupted_goes_on(place: Any, data: dict[str, Any]) -
     assert all(name.startswith("staff/") for name in table.drive.columns())
 
 
+def test_what_abandoned_questions_left_is_cleaned_but_not_what_runs(place: Any) -> None:
+    client, table = place
+    drive = table.drive
+    given_up, running = table.select("salary").sort("salary"), table.select("dept").sort("dept")
+    before = set(drive.columns())
+
+    def interrupt(_stage: str, done: int, total: int) -> None:
+        if done > total // 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        given_up.run(log2_failure=-30, progress=interrupt)
+    left = set(drive.columns()) - before
+    assert left
+    # A result of a program that was interrupted.
+    with pytest.raises(KeyboardInterrupt):
+        table.agg(total=col("salary").sum()).run(log2_failure=-30, progress=lambda *_: interrupt("", 1, 1))
+    left = set(drive.columns()) - before
+    deleted: list[str] = []
+    encrypted = running.run(log2_failure=-30, progress=lambda *_: deleted.extend(drive.clean()))
+    assert sorted(deleted) == sorted(left)
+    found = client.decrypt(encrypted, max_log2_failure=-20)["dept"].tolist()
+    assert found == sorted(found)
+    assert set(drive.columns()) == before
+    assert drive.clean() == []
+
+
+def test_expressions_may_be_nested_deeper_than_calls(place: Any) -> None:
+    _, table = place
+    deep = sys.getrecursionlimit() + 100
+    condition, total, negated = col("dept") == 0, col("salary"), col("dept") == 0
+    for number in range(deep):
+        condition = condition | (col("dept") == number % 3)
+        total = total + 1
+    for _ in range(100):
+        negated = ~negated
+    query = table.where(condition & negated).select(total=total)
+    found = query.simulate({"dept": [0, 3], "salary": [5, 6]})
+    assert found["total"].tolist() == [5 + deep, 6 + deep]
+    assert found["where"].tolist() == [True, False]
+    # An expression that is used twice is computed once; otherwise these would be 2^30 sums.
+    for _ in range(30):
+        total = total + total - total
+    assert table.select(total=total).simulate({"salary": [7]})["total"].tolist() == [7 + deep]
+    assert len(total.name) < 5000 and total.name.endswith("…")
+
+
 def test_questions_that_end_take_no_more_parts(place: Any) -> None:
     _, table = place
     with pytest.raises(ValueError, match="last part of a question"):

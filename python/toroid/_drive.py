@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from toroid._program import Compiled
 
 _ENVIRONMENT = ("host_nqn", "host_id", "host_secret", "controller_secret", "tls_key", "nsid")
+
+#: What a question or a program keeps on a drive until it ends: the results of rounds, and a result itself. `call` is that whose turn it is.
+_LEFT = re.compile("(?P<call>(round|result) [0-9a-f]{32})( .*)?")
 
 
 class BaseTable(ABC):
@@ -282,6 +286,32 @@ class Drive:
             raise MissingError(f"the drive has neither a table nor a column {name}")
         for stored in own:
             self.core.delete(stored)
+
+    def clean(self) -> list[str]:
+        """Deletes what questions and programs left that did not end: they keep what is computed, so that the same call goes on where it was, and another
+        one starts anew. What calls through this object compute at the moment stays. Other sessions are not known here: call it while none of them
+        computes.
+
+        Returns:
+            The names of the columns that were deleted.
+        """
+        deleted = []
+        for stored in self.core.columns():
+            match = _LEFT.fullmatch(stored)
+            if match is None:
+                continue
+            turn = self.turn(match["call"])
+            if not turn.acquire(blocking=False):
+                continue
+            try:
+                self.core.delete(stored)
+            except MissingError:
+                # The call that made it has ended since.
+                continue
+            finally:
+                turn.release()
+            deleted.append(stored)
+        return deleted
 
     def info(self) -> dict[str, Any]:
         """What the drive is, and how full."""

@@ -9,6 +9,9 @@ from typing import Any
 
 from toroid._trace import Place, Value, caller, index_of, located
 
+#: The most letters of an expression that are shown, but for its last part.
+LETTERS = 4000
+
 
 class Expr:
     """A value of every row, of the columns of a table: `col("salary") // 100`. It takes the operations of [Value][toroid.Value]."""
@@ -16,15 +19,39 @@ class Expr:
     __hash__ = None  # type: ignore[assignment]
     __array_ufunc__ = None
 
-    def __init__(self, of: Callable[[Mapping[str, Value]], Any], columns: Mapping[str, Place], name: str) -> None:
-        self._of = of
+    def __init__(self, apply: Callable[..., Any], name: str, parts: tuple[Expr, ...] = (), columns: Mapping[str, Place] | None = None) -> None:
+        """An expression.
+
+        Args:
+            apply: What makes the value: of the values of the parts, or of those of the columns by their names if there are no parts.
+            name: How it is written, with `{}` for each part.
+            parts: The expressions that it is made of.
+            columns: The columns that it looks at, each with a line that names it; if not given, those of the parts.
+        """
+        if columns is None:
+            columns = {column: place for part in parts for column, place in part.columns.items()}
+        self._apply = apply
+        self._written = name
+        self._parts = parts
         self._columns = columns
-        self._name = name
         self._place = caller()
 
     def of(self, values: Mapping[str, Value]) -> Any:
         """The value, of those of the columns. What is wrong with it names the line that the expression was written on."""
-        return located(self._place, self._of, values)
+        found: dict[int, Any] = {}
+        # An expression may be nested deeper than calls of Python may be, such as one that a loop makes.
+        waiting = [self]
+        while waiting:
+            expression = waiting[-1]
+            missing = [part for part in expression._parts if id(part) not in found]
+            if missing:
+                waiting.extend(reversed(missing))
+                continue
+            waiting.pop()
+            if id(expression) not in found:
+                arguments = [found[id(part)] for part in expression._parts] or [values]
+                found[id(expression)] = located(expression._place, expression._apply, *arguments)
+        return found[id(self)]
 
     @property
     def columns(self) -> Mapping[str, Place]:
@@ -38,19 +65,33 @@ class Expr:
 
     @property
     def name(self) -> str:
-        """How it is written; of a column its name."""
-        return self._name
+        """How it is written, which ends in `…` after some thousand letters; of a column its name."""
+        shown, letters = [], 0
+        waiting: list[Expr | str] = [self]
+        while waiting and letters <= LETTERS:
+            expression = waiting.pop()
+            if isinstance(expression, str):
+                shown.append(expression)
+                letters += len(expression)
+            elif not expression._parts:
+                waiting.append(expression._written)
+            else:
+                first, *texts = expression._written.split("{}")
+                for part, text in zip(reversed(expression._parts), reversed(texts), strict=True):
+                    waiting.extend((text, part))
+                waiting.append(first)
+        return "".join(shown) + ("…" if waiting else "")
 
     def table(self, function: Callable[[int], int]) -> Expr:
         """A Python function of the value, as [Value.table][toroid.Value.table] has it."""
-        return Expr(lambda values: self.of(values).table(function), self._columns, f"{getattr(function, '__name__', 'function')}({self._name})")
+        return Expr(lambda value: value.table(function), f"{getattr(function, '__name__', 'function')}({{}})", (self,))
 
     def isin(self, numbers: Iterable[int]) -> Expr:
         """Whether the value is one of several numbers: 1 or 0, by one table."""
         if not isinstance(numbers, Iterable):
             raise TypeError(f"isin takes several numbers, such as [1, 2], not {type(numbers).__name__}")
         wanted = frozenset(index_of(number) for number in numbers)
-        return Expr(lambda values: self.of(values).table(lambda number: int(number in wanted)), self._columns, f"isin({self._name})")
+        return Expr(lambda value: value.table(lambda number: int(number in wanted)), "isin({})", (self,))
 
     def sum(self) -> Aggregate:
         """The sum over the rows."""
@@ -75,11 +116,7 @@ class Expr:
     def _binary(self, symbol: str, apply: Callable[[Any, Any], Any], other: object, reflected: bool = False) -> Expr:
         right = as_expr(other)
         first, second = (right, self) if reflected else (self, right)
-        return Expr(
-            lambda values: apply(first.of(values), second.of(values)),
-            {**self._columns, **right.columns},
-            f"({first.name} {symbol} {second.name})",
-        )
+        return Expr(apply, f"({{}} {symbol} {{}})", (first, second))
 
     def __add__(self, other: object) -> Expr:
         return self._binary("+", operator.add, other)
@@ -160,25 +197,20 @@ class Expr:
         return self._binary("!=", operator.ne, other)
 
     def __neg__(self) -> Expr:
-        return Expr(lambda values: -self.of(values), self._columns, f"-{self._name}")
+        return Expr(operator.neg, "-{}", (self,))
 
     def __invert__(self) -> Expr:
         """The rows for which a condition does not hold; of other numbers all bits are inverted, as `~x` is -x - 1 elsewhere."""
-
-        def of(values: Mapping[str, Value]) -> Any:
-            value = self.of(values)
-            return 1 - value if is_condition(value) else ~value
-
-        return Expr(of, self._columns, f"~{self._name}")
+        return Expr(lambda value: 1 - value if is_condition(value) else ~value, "~{}", (self,))
 
     def __abs__(self) -> Expr:
-        return Expr(lambda values: abs(self.of(values)), self._columns, f"abs({self._name})")
+        return Expr(abs, "abs({})", (self,))
 
     def __bool__(self) -> bool:
         raise TypeError("an expression of columns is neither true nor false: write & for `and`, | for `or`, ~ for `not`, with parentheses")
 
     def __repr__(self) -> str:
-        return f"<Expr: {self._name}>"
+        return f"<Expr: {self.name}>"
 
 
 @dataclass(frozen=True)
@@ -201,7 +233,7 @@ class Aggregate:
 
 def col(name: str) -> Expr:
     """A column of a table, by its name."""
-    return Expr(lambda values: values[name], {name: caller()}, name)
+    return Expr(operator.itemgetter(name), name, columns={name: caller()})
 
 
 def count() -> Aggregate:
@@ -220,13 +252,12 @@ def as_expr(value: object) -> Expr:
     """An expression, or a number that everybody knows as one."""
     if isinstance(value, Expr):
         return value
-    return Expr(lambda _: value, {}, str(value))
+    return Expr(lambda _: value, str(value))
 
 
 def applied(function: Callable[..., Any], name: str, arguments: tuple[Any, ...]) -> Expr | None:
     """A function of expressions as an expression; none where no argument is one."""
     if not any(isinstance(argument, Expr) for argument in arguments):
         return None
-    parts = [as_expr(argument) for argument in arguments]
-    columns = {column: place for part in parts for column, place in part.columns.items()}
-    return Expr(lambda values: function(*(part.of(values) for part in parts)), columns, f"{name}({', '.join(part.name for part in parts)})")
+    parts = tuple(as_expr(argument) for argument in arguments)
+    return Expr(function, f"{name}({', '.join(['{}'] * len(parts))})", parts)

@@ -45,21 +45,62 @@ class _Box:
         return len(self.lines) * LINE + PAD
 
 
-def picture(graph: str, title: str = "", program: str = "") -> str:
-    """A graph in text form as an SVG.
+@dataclass(frozen=True)
+class Part:
+    """A graph of a picture."""
 
-    Args:
-        graph: The graph.
-        title: Text above it; `; ` parts its lines.
-        program: The text of the drive's program, whose bootstraps are counted at the values that its comments name.
-    """
-    boxes, edges = _boxes(graph, program)
-    drawn = _layered(boxes, edges)
+    #: In text form.
+    graph: str
+    #: What stands above it; `; ` parts its lines.
+    title: str = ""
+    #: The text of the drive's program, whose bootstraps are counted at the values that its comments name.
+    program: str = ""
+
+
+def picture(*parts: Part, title: str = "") -> str:
+    """Graphs as an SVG, one below the other, under a title whose lines `; ` parts."""
+    drawings = [_titled(title)] if title else []
+    drawings += [_drawn(part) for part in parts]
+    width = max((drawing.width for drawing in drawings), default=0.0)
+    height = sum(drawing.height for drawing in drawings)
+    size = f'width="{width:.0f}" height="{height:.0f}"'
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:.0f} {height:.0f}" font-family="monospace" font-size="12">',
+        f'<rect {size} fill="white"/>',
+    ]
+    y = 0.0
+    for drawing in drawings:
+        # Only what stands below another drawing moves.
+        out += [f'<g transform="translate(0 {y:.0f})">', *drawing.body, "</g>"] if y else drawing.body
+        y += drawing.height
+    out.append("</svg>")
+    return "\n".join(out) + "\n"
+
+
+@dataclass
+class _Drawing:
+    """Elements of an SVG, and the room that they take."""
+
+    width: float
+    height: float
+    body: list[str]
+
+
+def _titled(title: str) -> _Drawing:
+    """Lines of text."""
+    lines = [line for line in title.split("; ") if line]
+    body = [f'<text x="{MARGIN}" y="{MARGIN + place * LINE}">{escape(line)}</text>' for place, line in enumerate(lines)]
+    return _Drawing(max((len(line) for line in lines), default=0) * LETTER + 2 * MARGIN, MARGIN + len(lines) * LINE, body)
+
+
+def _drawn(part: Part) -> _Drawing:
+    boxes, edges = _boxes(part.graph, part.program)
+    ways = _layered(boxes, edges)
     layers: list[list[_Box]] = [[] for _ in range(1 + max(box.layer for box in boxes))]
     for box in boxes:
         layers[box.layer].append(box)
-    _place(layers, drawn)
-    return _svg(layers, drawn, [part for part in title.split("; ") if part])
+    _place(layers, ways)
+    return _drawing(layers, ways, _titled(part.title))
 
 
 def _functions(program: str, values: Mapping[str, str]) -> dict[str, int]:
@@ -204,24 +245,19 @@ def _apart(layer: list[_Box], wanted: list[float]) -> None:
         box.x = (one + other) / 2
 
 
-def _svg(layers: list[list[_Box]], ways: list[list[_Box]], title: list[str]) -> str:
+def _drawing(layers: list[list[_Box]], ways: list[list[_Box]], title: _Drawing) -> _Drawing:
     left = min(box.x - box.width / 2 for layer in layers for box in layer) - MARGIN
     right = max(box.x + box.width / 2 for layer in layers for box in layer) + MARGIN
-    width = max(right - left, max((len(line) for line in title), default=0) * LETTER + 2 * MARGIN)
+    width = max(right - left, title.width)
     shift = (width - (right - left)) / 2 - left
-    y: float = MARGIN + len(title) * LINE
+    y = title.height
     tops: list[tuple[float, float]] = []
     for layer in layers:
         height = max(box.height for box in layer)
         tops.append((y, height))
         y += height + LAYER
     height = y - LAYER + MARGIN
-    size = f'width="{width:.0f}" height="{height:.0f}"'
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:.0f} {height:.0f}" font-family="monospace" font-size="12">',
-        f'<rect {size} fill="white"/>',
-    ]
-    out.extend(f'<text x="{MARGIN}" y="{MARGIN + place * LINE}">{escape(line)}</text>' for place, line in enumerate(title))
+    out = list(title.body)
 
     def ends(box: _Box) -> tuple[float, float, float]:
         """The middle of a box, and its upper and lower side; a bend goes through all of its layer."""
@@ -254,5 +290,4 @@ def _svg(layers: list[list[_Box]], ways: list[list[_Box]], title: list[str]) -> 
             for place, line in enumerate(box.lines):
                 out.append(f'<text x="{x:.1f}" y="{top + PAD / 2 + (place + 0.75) * LINE:.1f}" text-anchor="middle">{escape(line)}</text>')
             out.append("</g>")
-    out.append("</svg>")
-    return "\n".join(out) + "\n"
+    return _Drawing(width, height, out)

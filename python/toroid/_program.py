@@ -17,7 +17,7 @@ from toroid._columns import Layout
 from toroid._drive import BaseTable
 from toroid._errors import GraphError, MissingError
 from toroid._expr import applied
-from toroid._picture import picture
+from toroid._picture import Part, picture
 from toroid._progress import Progress, awaited
 from toroid._query import EncryptedParts, _array, decrypted
 from toroid._trace import MAX_TABLE_ENTRIES, Graph, entry_of, graph_of, index_of, refuse, where_of
@@ -295,7 +295,7 @@ def explained(graph: str, compiled: Compiled, format: str) -> str:
     if format == "text":
         return f"{graph}\n{compiled.explain()}"
     if format == "svg":
-        return picture(graph, str(compiled.cost), compiled.program)
+        return picture(Part(graph, str(compiled.cost), compiled.program))
     raise ValueError(f"format is 'text' or 'svg', not {format!r}")
 
 
@@ -450,7 +450,7 @@ class GraphProgram:
 
     def _repr_svg_(self) -> str:
         """What a notebook shows: the graph, which needs no compilation."""
-        return picture(self._text)
+        return picture(Part(self._text))
 
     def cost(self, table: BaseTable | None = None, **options: Any) -> Cost:
         """What a row costs, before anything is encrypted; options are those of [GraphProgram.compile][]."""

@@ -287,9 +287,11 @@ class Query:
                 raise ValueError(f"key {key} stands in rows {rows[key]} and {row} of the table to join, and each key stands there once")
 
         place = {on: caller()}
-        joined = {name: Expr(_looked_up(on, rows, column, missing if how == "left" else min(column)), place, name) for name, column in numbers.items()}
+        joined = {
+            name: Expr(_looked_up(on, rows, column, missing if how == "left" else min(column)), name, columns=place) for name, column in numbers.items()
+        }
         question = self._next(joined={**self._joined, **joined})
-        there = Expr(_looked_up(on, rows, [1] * len(keys), 0), place, f"{on} in the joined table")
+        there = Expr(_looked_up(on, rows, [1] * len(keys), 0), f"{on} in the joined table", columns=place)
         return question.where(there) if how == "inner" else question
 
     def _with(self, results: Mapping[str, Expr | Aggregate]) -> Query:
@@ -514,17 +516,15 @@ class Query:
 
     def explain(self, log2_failure: float = -128.0, *, format: str = "text") -> str:
         """What the question computes and costs: with the format "text" the graph, its costs and the program of the drive, with "svg" a picture of the
-        graph. `log2_failure` and the errors are those of [Query.compile][]; another format raises ValueError."""
+        graph; of a question that compares rows the graphs of all its programs. `log2_failure` and the errors are those of [Query.compile][]; another format raises ValueError."""
         from toroid._program import explained
 
         plan = self._plan()
         compiled = self.compile(log2_failure)
         if not isinstance(compiled, CompiledRounds):
             return explained(plan.graph or "", compiled, format)
-        if format != "text":
-            raise ValueError(f"a question that compares rows is explained as text, not as {format}")
         graphs = [*([] if plan.graph is None else [plan.graph]), *([] if plan.rounds is None else [step.graph for step in plan.rounds.steps])]
-        return "\n".join([*graphs, compiled.explain()])
+        return compiled.explained(graphs, format)
 
     def cost(self, log2_failure: float = -128.0) -> Cost | RoundsCost:
         """What a row costs, before anything runs; of a question that compares rows with each other what all rows cost. Options are those of
@@ -728,14 +728,13 @@ def _condition(expression: object) -> Expr:
     if not isinstance(expression, Expr):
         raise TypeError(f"a condition compares columns, such as col(\"salary\") > 1000; it is no {type(expression).__name__}")
 
-    def of(values: Mapping[str, Value]) -> Any:
-        value = expression.of(values)
+    def checked(value: Any) -> Any:
         if not is_condition(value):
             interval = str(value.interval) if isinstance(value, Value) else str(value)
             refuse(f"the condition {expression.name} is {interval}, and a condition is 0 or 1", interval=interval, help="compare it, for example with `!= 0`")
         return value
 
-    return Expr(of, expression.columns, expression.name)
+    return Expr(checked, "{}", (expression,))
 
 
 def _rows_of(data: Mapping[str, Any]) -> int | None:

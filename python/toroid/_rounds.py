@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from toroid import _core
 from toroid._columns import Digit, Layout
 from toroid._errors import FullError
+from toroid._picture import Part, picture
 from toroid._progress import Progress, reporter
 from toroid._trace import Graph, Value, maximum, minimum, refuse, select
 from toroid._types import Range
@@ -322,9 +323,27 @@ class CompiledRounds:
     def explain(self) -> str:
         """What the programs do and cost, as text, as [Compiled.explain][toroid.Compiled.explain] has it for each of them."""
         parts = [f"cost: {self.cost}"]
-        for number, (rows, compiled) in enumerate(self.programs):
-            parts.append(f"program {number}, of {rows} rows or pairs of rows\n{compiled.explain()}")
+        parts.extend(f"{self._title(number)}\n{compiled.explain()}" for number, (_, compiled) in enumerate(self.programs))
         return "\n\n".join(parts)
+
+    def explained(self, graphs: Sequence[str], format: str) -> str:
+        """The programs with the graphs that they are made of, as text or as a picture.
+
+        Raises:
+            ValueError: There is no such format.
+        """
+        if format == "text":
+            return "\n".join([*graphs, self.explain()])
+        if format == "svg":
+            parts = [
+                Part(graph, f"{self._title(number)}; {compiled.cost}", compiled.program)
+                for number, (graph, (_, compiled)) in enumerate(zip(graphs, self.programs, strict=True))
+            ]
+            return picture(*parts, title=str(self.cost))
+        raise ValueError(f"format is 'text' or 'svg', not {format!r}")
+
+    def _title(self, number: int) -> str:
+        return f"program {number}, of {self.programs[number][0]} rows or pairs of rows"
 
 
 #: The words of each network, one after the other, decrypted: numbers of each row that is wanted.
