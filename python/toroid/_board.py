@@ -17,10 +17,13 @@ from toroid._status import Status
 #: Seconds for a request.
 PATIENCE = 10.0
 #: What the page may do: what stands in it, and asking the server that it came from.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'none'"
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 HEADERS = {
     "Cache-Control": "no-store",
-    "Content-Security-Policy": POLICY + "; frame-ancestors 'none'",
+    "Content-Security-Policy": POLICY,
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }

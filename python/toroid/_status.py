@@ -245,7 +245,7 @@ class ServedStatus:
                 *("" if rate is None else f"{rate:,.1f}" for rate in rates),
                 f"{_bytes(memory['samples_bytes'])} of {_bytes(memory['samples_limit'])}",
                 f"{_bytes(memory['keys_bytes'])} of {_bytes(memory['keys_limit'])}",
-                f"{_bytes(space['used_bytes'])} of {_bytes(space['bytes'])}",
+                _bytes(space["bytes"]) if space["used_bytes"] is None else f"{_bytes(space['used_bytes'])} of {_bytes(space['bytes'])}",
                 programs["failed"],
             )
             for run in drive["running"]:
@@ -263,7 +263,7 @@ def status(address: str | int) -> ServedStatus:
     """The figures of a served drive.
 
     Args:
-        address: The address of its metrics, as `toroid drive serve --metrics` has it: `HOST:PORT`, a port of this machine, or a URL that leads there.
+        address: The address of its metrics: `HOST:PORT` or a port of this machine, as `toroid drive serve --metrics` takes it, or the URL that it prints.
 
     Raises:
         DriveError: It does not answer, or it is no drive.
@@ -277,7 +277,8 @@ def _place(address: str | int) -> str:
         text = f"http://{text}"
     if not text.startswith(("http://", "https://")):
         raise ValueError(f"{address} is no address of metrics, such as 127.0.0.1:9464")
-    return text.rstrip("/") + "/status"
+    # The server prints the address of its metrics as a whole.
+    return text.rstrip("/").removesuffix("/metrics") + "/status"
 
 
 def _asked(place: str) -> dict[str, Any]:

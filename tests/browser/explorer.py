@@ -7,16 +7,18 @@ import shlex
 import subprocess
 import tempfile
 
+from pages import Pages, fits_a_telephone
 from playwright.sync_api import expect, sync_playwright
 
 GOLDILOCKS = 2**64 - 2**32 + 1
 
 
-class Pages:
-    """Pages that the program writes, opened in a browser that notes what goes wrong in them."""
+class Explored(Pages):
+    """Pages that the program writes."""
 
     def __init__(self, toroid, folder, browser):
-        self.toroid, self.folder, self.browser, self.problems = toroid, folder, browser, []
+        super().__init__(browser)
+        self.toroid, self.folder = toroid, folder
 
     def explore(self, name, *arguments):
         """Has a page written; its path, and what `--json` says of the same."""
@@ -26,15 +28,7 @@ class Pages:
         return path, json.loads(said.stdout)
 
     def open(self, path, **options):
-        context = self.browser.new_context(permissions=["clipboard-read", "clipboard-write"], **options)
-        page = context.new_page()
-        # A machine that tests the rest at the same time is slow to start a page.
-        page.set_default_timeout(120_000)
-        page.on("pageerror", lambda error: self.problems.append(f"{path.name}: {error}"))
-        page.on("console", lambda line: line.type == "error" and self.problems.append(f"{path.name}: {line.text}"))
-        page.on("request", lambda asked: asked.url != path.as_uri() and self.problems.append(f"{path.name} loads {asked.url}"))
-        page.goto(path.as_uri())
-        return page
+        return super().open(path.as_uri(), **options)
 
 
 def middle(mark):
@@ -127,8 +121,7 @@ def it_fits_a_telephone_and_the_dark(pages):
     colours = []
     for scheme in ["light", "dark"]:
         page = pages.open(path, viewport={"width": 390, "height": 844}, color_scheme=scheme, has_touch=True)
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= 390, f"{wide} pixels wide"
+        fits_a_telephone(page)
         colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         mark = page.locator("#chart .mark.is-front").nth(1)
         page.touchscreen.tap(*middle(mark))
@@ -160,7 +153,7 @@ def main():
         # Root has no sandbox; the pages are our own.
         browser = driver.chromium.launch(executable_path=options.browser, args=["--no-sandbox", "--disable-dev-shm-usage"])
         print(f"Chromium {browser.version}")
-        pages = Pages(options.toroid, pathlib.Path(folder), browser)
+        pages = Explored(options.toroid, pathlib.Path(folder), browser)
         cases = [
             lambda: points_are_hovered_and_clicked(pages, options.toroid),
             lambda: the_keyboard_goes_everywhere(pages),
@@ -170,7 +163,7 @@ def main():
         ]
         for case in cases:
             case()
-        assert not pages.problems, "\n".join(pages.problems)
+        pages.check()
         if options.screenshot:
             path, _ = pages.explore("picture", "--n", 4096, "--q", GOLDILOCKS, "--device", "xcu280")
             page = pages.open(path, viewport={"width": 1320, "height": 900})

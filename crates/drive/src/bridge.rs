@@ -63,6 +63,7 @@ mod plain;
 mod ssd_side;
 pub mod status;
 mod triggered;
+mod under_way;
 mod watches;
 mod workers;
 
@@ -70,6 +71,7 @@ pub use access::{HostIdentity, HostStatistics, KeyAccess};
 pub use command::Effect;
 pub use log::{DriveStatistics, ProgramRun, ProgramStatistics, TraceEvent, TraceKind};
 pub use ssd_side::SWAP_NSID;
+pub use under_way::RunningProgram;
 
 pub(crate) use access::Hosted;
 pub(crate) use command::{Context, Reply};

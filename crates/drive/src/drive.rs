@@ -16,8 +16,8 @@ use toroid_nvme::{
 
 use crate::bridge::{
     Bridge, Context, DriveStatistics, Ended, Fault, HostIdentity, HostStatistics, Hosted,
-    KeyAccess, Log, NSID, Plain, ProgramRun, Queue, Reply, Sharing, SsdSide, Step, TraceEvent,
-    TraceKind, Workers, status,
+    KeyAccess, Log, NSID, Plain, ProgramRun, Queue, Reply, RunningProgram, Sharing, SsdSide, Step,
+    TraceEvent, TraceKind, Workers, status,
 };
 use crate::image::{Image, ImageError};
 use crate::ssd::SsdError;
@@ -552,6 +552,11 @@ impl Drive {
             batched_bootstraps: backend.batched,
             ..self.bridge.log.statistics()
         }
+    }
+
+    /// The programs that run now, in the order of their commands.
+    pub fn running_programs(&self) -> Vec<RunningProgram> {
+        self.bridge.log.under_way.programs()
     }
 
     /// The latest 256 programs that ran to their end, oldest first.

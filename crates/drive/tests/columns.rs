@@ -125,7 +125,9 @@ fn compute_on_write_of_a_column() {
         assert_eq!(bench.sample(X), message(3));
         let statistics = bench.drive.statistics();
         assert_eq!((statistics.bootstraps, statistics.failed), (100, 0));
-        assert_eq!(statistics.programs[&0].runs, 1);
+        assert_eq!((statistics.rows, statistics.programs[&0].runs), (100, 1));
+        assert_eq!(statistics.hosts[""].rows, 100);
+        assert_eq!(bench.drive.running_programs(), []);
         // The same again, over the result; and a sample as before.
         bench.write_object(Y_LBA, of_column(Y, &bytes), &bytes);
         let (again, ..) = bench.read_object(Y_LBA, bytes.len());
@@ -439,12 +441,26 @@ fn a_run_that_is_aborted_changes_nothing() {
     let before = bench.state();
     let run = bench.drive.submit(data);
     wait_until(|| waiting.load(Ordering::SeqCst) > 2);
+    // It tells how far it is.
+    let running = bench.drive.running_programs();
+    let [running] = running.as_slice() else {
+        panic!("{running:?}");
+    };
+    assert_eq!((running.program, running.rows), (vr("prg:0:0"), 60));
+    let done = running.rows_done;
+    assert!(0 < done && done < 60, "{done} rows");
+    assert_eq!(running.bootstraps_done, done);
+    let statistics = bench.drive.statistics();
+    assert_eq!((statistics.rows, statistics.bootstraps), (done, done));
     assert_eq!(bench.drive.cancel(CID), 1);
     let response = block_on(run);
     assert_eq!(response.cqe.status(), Status::ABORT_REQUESTED);
     assert!(!response.cqe.do_not_retry());
     assert!(bench.state() == before);
     assert_eq!(bench.drive.statistics().programs[&0].failures, 1);
+    // What it did was done.
+    assert_eq!(bench.drive.statistics().rows, done);
+    assert_eq!(bench.drive.running_programs(), []);
 }
 
 /// Seeded from the client, packed from the drive, with real cryptography.

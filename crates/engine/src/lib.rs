@@ -46,7 +46,7 @@ pub use paging::PagingStatistics;
 pub use part::Part;
 pub use processor::{InstructionTiming, PreparedRun, Run, RunOutcome};
 pub use register::{Attributes, RegisterInfo, check_size, register_bytes};
-pub use requester::Requester;
+pub use requester::{BOOTSTRAPS, PASSES, Requester};
 pub use ring::{FunctionOf, MadeRingColumn, RingFacts, RingForecast, RingInput, RingJob};
 pub use store::{Prepared, StoreOutcome};
 pub use swap::{MemorySwap, PagingContext, Swap, SwapError};

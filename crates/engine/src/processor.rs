@@ -30,7 +30,7 @@ use crate::paging::{PageId, PageIo};
 use crate::part::Part;
 use crate::partial::Origin;
 use crate::register::{function_input, same_statement};
-use crate::requester::Requester;
+use crate::requester::{BOOTSTRAPS, Requester};
 use crate::store::{Accepted, StagedSample};
 use crate::swap::PagingContext;
 use crate::table::{Content, Register, Table};
@@ -410,6 +410,9 @@ impl<'e> Transaction<'e> {
         let mut instructions = Vec::with_capacity(program.len());
         let mut result = None;
         let mut rest = program.instructions();
+        let is_bootstrap = |i: &&Instruction| matches!(i, Instruction::Bootstrap { .. });
+        let bootstraps = rest.iter().filter(is_bootstrap).count() as u64;
+        let mut bootstrapped = 0;
         while let Some((instruction, behind)) = rest.split_first() {
             if requester.cancel.is_cancelled() {
                 return Err(EngineError::Cancelled);
@@ -435,6 +438,8 @@ impl<'e> Transaction<'e> {
                     let run = self.bootstraps_of_one_sample(rest);
                     rest = rest.get(run.len()..).unwrap_or_default();
                     self.bootstrap(&run, requester, done)?;
+                    bootstrapped += run.len() as u64;
+                    requester.report(BOOTSTRAPS, bootstrapped, bootstraps);
                 }
                 _ => {
                     self.step(*instruction)?;

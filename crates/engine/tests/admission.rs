@@ -336,6 +336,7 @@ fn a_program_touches_only_the_key_ids_of_its_requester() {
             tenant: 1,
             cancel: &cancel,
             key_ids: Some(&key_ids),
+            progress: None,
         };
         engine.run(COMMAND, cor(0, 0), requester)
     };

@@ -473,6 +473,7 @@ fn bootstraps_of_several_tenants_go_together_and_give_what_each_gives_alone() {
                 tenant,
                 cancel: &cancel,
                 key_ids: None,
+                progress: None,
             };
             let task = BootstrapTask {
                 test_vectors: vectors,

@@ -112,6 +112,7 @@ impl Device {
                 tenant,
                 cancel,
                 key_ids: None,
+                progress: None,
             },
         )?;
         let results = results.chunks_exact(params.lwe_bytes());

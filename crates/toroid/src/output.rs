@@ -98,3 +98,12 @@ pub fn power_of_two(log2: f64) -> String {
         format!("2^{log2:.1}")
     }
 }
+
+/// A time for people.
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.1} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}

@@ -146,9 +146,14 @@ impl Server {
 
     /// Status line and body of what HTTP gives for a path.
     fn http(&self, method: &str, path: &str) -> (String, String) {
+        self.http_of(method, path, "test")
+    }
+
+    /// The same, with the server asked for by this name.
+    fn http_of(&self, method: &str, path: &str, host: &str) -> (String, String) {
         let mut stream = TcpStream::connect(self.said["metrics"].as_str().unwrap()).unwrap();
         let request =
-            format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+            format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -578,11 +583,36 @@ fn computes_and_tells_of_it() {
     assert_eq!(value("toroid_commands_in_flight"), 0.0);
     assert!(value("toroid_connections_accepted_total") >= 2.0);
     for (method, path, expected) in [
-        ("GET", "/", "HTTP/1.1 404 Not Found"),
+        ("GET", "/nothing", "HTTP/1.1 404 Not Found"),
         ("POST", "/metrics", "HTTP/1.1 405 Method Not Allowed"),
+        ("POST", "/status", "HTTP/1.1 405 Method Not Allowed"),
+        // Whose name leads to this machine may be anybody's.
+        ("GET", "/", "HTTP/1.1 421 Misdirected Request"),
+        ("GET", "/status", "HTTP/1.1 421 Misdirected Request"),
     ] {
         assert_eq!(server.http(method, path).0, expected);
     }
+    let (status, page) = server.http_of("GET", "/", "localhost");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    assert!(page.starts_with("<!doctype html>"));
+    the_page_has_the_figures_of_the_metrics(&server, &metrics);
+    let address = server.said["metrics"].as_str().unwrap();
+    let shown = place.ok(&format!(
+        "--json drive top {address} --count 2 --interval 0.01"
+    ));
+    let looks: Vec<Value> = shown
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(
+        (looks.len(), &looks[1]["drives"][1]["rows"]),
+        (2, &1.into())
+    );
+    let shown = place.ok(&format!(
+        "drive top http://{address}/metrics --count 2 --interval 0.01"
+    ));
+    assert!(shown.contains("rows 0.0 a second"), "{shown}");
+    place.fails(1, "drive top 1 --count 1", &["127.0.0.1:1 does not answer"]);
     // Many at once, and nonsense, do no harm.
     for _ in 0..20 {
         let address = server.said["metrics"].as_str().unwrap();
@@ -594,6 +624,55 @@ fn computes_and_tells_of_it() {
     let (code, log) = server.ended();
     assert_eq!(code, Some(0), "{log}");
     assert!(log.contains("program ran"), "{log}");
+}
+
+/// What `/status` tells is what the metrics told, where nothing has happened since.
+fn the_page_has_the_figures_of_the_metrics(server: &Server, metrics: &BTreeMap<String, f64>) {
+    let (status, body) = server.http_of("GET", "/status", "127.0.0.1");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    let figures: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        (&figures["kind"], &figures["ok"]),
+        (&"drive".into(), &true.into())
+    );
+    assert!(figures["memory"]["process_bytes"].as_u64().unwrap() > 1 << 20);
+    for drive in figures["drives"].as_array().unwrap() {
+        let labels = format!("subsystem=\"{SUBSYSTEM}\",nsid=\"{}\"", drive["nsid"]);
+        for (field, metric) in [
+            ("/rows", "rows_total"),
+            ("/bootstraps", "bootstraps_total"),
+            ("/pages_in", "pages_in_total"),
+            ("/pages_out", "pages_out_total"),
+            ("/register_bytes", "register_bytes_total"),
+            ("/media_errors", "media_errors_total"),
+            ("/programs/running", "programs_running"),
+            ("/programs/waiting", "programs_waiting"),
+            ("/memory/samples_bytes", "resident_bytes"),
+            ("/memory/samples_limit", "resident_limit_bytes"),
+            ("/memory/swapped_bytes", "swapped_bytes"),
+            ("/memory/swap_bytes", "swap_bytes"),
+            ("/memory/keys_bytes", "keys_bytes"),
+            ("/memory/keys_limit", "keys_limit_bytes"),
+            ("/space/bytes", "image_bytes"),
+            ("/hosts_known", "hosts_known"),
+        ] {
+            let told = metrics[&format!("toroid_{metric}{{{labels}}}")];
+            assert_eq!(
+                drive.pointer(field).unwrap().as_f64(),
+                Some(told),
+                "{field}"
+            );
+        }
+    }
+    let second = &figures["drives"][1];
+    assert_eq!(
+        (&second["rows"], &second["programs"]["ran"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(second["hosts"][0]["host"], BOB);
+    assert_eq!(second["hosts"][0]["rows"], 1);
+    assert_eq!(second["running"], Value::Array(Vec::new()));
+    assert_ne!(second["errors"][0]["reason"], "");
 }
 
 #[test]

@@ -95,6 +95,8 @@ pub struct HostStatistics {
     pub bytes_read: u64,
     /// Bytes of data written.
     pub bytes_written: u64,
+    /// Rows of programs that ran to their end; a program on single samples has one.
+    pub rows: u64,
     /// Bootstraps of programs that ran to their end.
     pub bootstraps: u64,
     /// Programs that ran to their end.

@@ -25,6 +25,7 @@ use super::object::{Object, attributes, with_result};
 use super::status::{
     Fault, KEY_MISSING, METADATA_INVALID, PROGRAM_REFUSED, WRONG_PARAMETERS, WRONG_SIZE,
 };
+use super::under_way::Run;
 use super::watches::Watch;
 
 /// Most bytes of samples that a run on columns has in work.
@@ -124,6 +125,11 @@ pub(super) fn columns<'a>(inputs: &'a [Input<'_>]) -> Vec<ColumnInput<'a>> {
     inputs.iter().map(column).collect()
 }
 
+/// Rows of the longest column.
+pub(super) fn rows_of(columns: &[ColumnInput<'_>]) -> u64 {
+    columns.iter().map(|column| column.rows).max().unwrap_or(1)
+}
+
 /// What a program is to do with inputs: to make what it returns.
 pub(super) fn job<'a>(
     (name, program): (VrNumber, &'a Program),
@@ -176,18 +182,20 @@ impl Bridge {
         context: &Context,
         (object, data): (&Object, &[u8]),
         watch: Option<&Watch>,
-    ) -> Result<Option<MappedColumn>, Fault> {
+    ) -> Result<Option<(MappedColumn, Run)>, Fault> {
         let sc = object.sc();
         let name = VrNumber::program(sc.vr().key_id())
             .map_err(|error| Fault::new(METADATA_INVALID, error.to_string()))?;
         let input = [Input::new(sc, &data[..object.len])?];
         let columns = columns(&input);
+        let under_way = Run::begin(&self.log, context, name, rows_of(&columns));
         // The program's own key id, whatever the host may use: another may have stored it.
         let key_ids = BTreeSet::from([name.key_id()]);
         let requester = Requester {
             tenant: context.host.identity.tenant,
             cancel: &context.cancel,
             key_ids: Some(&key_ids),
+            progress: Some(under_way.progress()),
         };
         for _ in 0..READ_TRIES {
             context.check_cancelled()?;
@@ -205,7 +213,7 @@ impl Bridge {
             if watch.is_some_and(Watch::saw_a_write) {
                 return Ok(None);
             }
-            return execute(run, object, begun).map(Some);
+            return execute(run, object, begun).map(|mapped| Some((mapped, under_way)));
         }
         let reason =
             format!("the program in {name} was replaced {READ_TRIES} times as it was to begin");

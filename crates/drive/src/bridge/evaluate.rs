@@ -8,11 +8,12 @@ use toroid_rns::ring_set::RingSet;
 use toroid_rns::stored::StoredColumn;
 use toroid_tfhe::encoding::Encoding;
 
-use super::columns::{Input, columns, job};
+use super::columns::{Input, columns, job, rows_of};
 use super::command::Context;
 use super::commands::Bridge;
 use super::object::{Object, check, with_result};
 use super::status::{Fault, METADATA_INVALID, METADATA_MISMATCH, PROGRAM_REFUSED, TRIGGER_SPLIT};
+use super::under_way::Run;
 
 use toroid_isa::metadata::ScMetadata;
 
@@ -60,7 +61,8 @@ impl Bridge {
             .zip(inputs)
             .map(|(object, input)| object.part(context, &input.bytes))
             .collect::<Result<Vec<_>, _>>()?;
-        let (requester, paging) = requester(context);
+        let under_way = Run::begin(&self.log, context, name, 1);
+        let (requester, paging) = requester(context, &under_way);
         let ran = self
             .engine
             .evaluate(paging, name, program, &parts, requester)
@@ -69,7 +71,7 @@ impl Bridge {
         let trigger = place.or((!objects.is_empty()).then_some(0));
         let trigger = trigger.and_then(|place| objects.get(place));
         let trigger = trigger.map_or(outcome.returned, |object| object.sc().vr());
-        self.program_ran(context, trigger, &outcome);
+        self.program_ran(context, trigger, &outcome, &under_way);
         let sc = match place.and_then(|place| objects.get(place)) {
             Some(object) => object.result(&outcome)?,
             None => {
@@ -116,14 +118,15 @@ impl Bridge {
             }
         }
         let job = job((name, program), &columns);
-        let (requester, paging) = requester(context);
+        let under_way = Run::begin(&self.log, context, name, rows_of(&columns));
+        let (requester, paging) = requester(context, &under_way);
         let begun = Instant::now();
         let (made, facts) = self
             .engine
             .map_to_columns(paging, &job, room, requester)
             .map_err(Fault::from)
             .inspect_err(|_| self.program_failed(context, name.key_id()))?;
-        self.map_ran(context, name, &facts, begun.elapsed());
+        self.map_ran(context, name, (&facts, begun.elapsed()), &under_way);
         // A verified program returns one register.
         let made = made
             .into_iter()
@@ -196,13 +199,16 @@ impl Bridge {
             set,
             inputs: &columns,
         };
-        let (requester, _) = requester(context);
+        let rows = columns.iter().map(|input| input.column.rows());
+        let rows = rows.max().unwrap_or(1) as u64;
+        let under_way = Run::begin(&self.log, context, name, rows);
+        let (requester, _) = requester(context, &under_way);
         let begun = Instant::now();
         let made = self.engine.map_ring(&job, room, requester);
         let made = made
             .map_err(Fault::from)
             .inspect_err(|_| self.program_failed(context, name.key_id()))?;
-        self.map_ran(context, name, &made.facts, begun.elapsed());
+        self.map_ran(context, name, (&made.facts, begun.elapsed()), &under_way);
         let output = made.facts.outputs.first();
         let output =
             output.ok_or_else(|| Fault::new(PROGRAM_REFUSED, "the program returned nothing"))?;
@@ -219,11 +225,12 @@ impl Bridge {
 }
 
 /// Who asks, and for which command pages move.
-fn requester(context: &Context) -> (Requester<'_>, PagingContext) {
+fn requester<'a>(context: &'a Context, under_way: &'a Run) -> (Requester<'a>, PagingContext) {
     let requester = Requester {
         tenant: context.host.identity.tenant,
         cancel: &context.cancel,
         key_ids: context.keys().only(),
+        progress: Some(under_way.progress()),
     };
     (requester, context.paging())
 }

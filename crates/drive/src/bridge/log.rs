@@ -10,6 +10,7 @@ use toroid_isa::VrNumber;
 use toroid_nvme::{ErrorInformation, ErrorLog, Sqe, Status};
 
 use super::access::{Account, Accounts, HostStatistics};
+use super::under_way::UnderWay;
 use crate::ssd::SsdError;
 
 /// Program runs that are kept.
@@ -146,7 +147,9 @@ pub struct DriveStatistics {
     pub bytes_written: u64,
     /// Bytes of objects that went into virtual registers.
     pub bytes_stored: u64,
-    /// Bootstraps done.
+    /// Rows that programs have computed, as far as they are; a program on single samples has one row.
+    pub rows: u64,
+    /// Bootstraps that programs have done, as far as they are.
     pub bootstraps: u64,
     /// Programs by key id.
     pub programs: BTreeMap<u32, ProgramStatistics>,
@@ -175,6 +178,7 @@ pub(crate) struct Log {
     /// A flush has failed.
     read_only: AtomicBool,
     pub(crate) accounts: Accounts,
+    pub(crate) under_way: UnderWay,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -194,6 +198,7 @@ impl Log {
             media_errors: AtomicU64::new(0),
             read_only: AtomicBool::new(false),
             accounts: Accounts::default(),
+            under_way: UnderWay::default(),
         }
     }
 
@@ -253,7 +258,10 @@ impl Log {
     }
 
     pub(crate) fn statistics(&self) -> DriveStatistics {
+        let (rows, bootstraps) = self.under_way.done();
         DriveStatistics {
+            rows,
+            bootstraps,
             hosts: self.accounts.statistics(),
             media_errors: self.medium().0,
             ..lock(&self.statistics).clone()

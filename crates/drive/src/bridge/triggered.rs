@@ -12,6 +12,7 @@ use super::command::{Context, Effect, Reply, blocks_of};
 use super::commands::{Bridge, READ_TRIES, Step, Trigger};
 use super::log::{ProgramRun, TraceKind};
 use super::status::{Fault, METADATA_INVALID, METADATA_MISMATCH};
+use super::under_way::Run;
 use super::watches::Watch;
 
 /// A program that has run on what triggered it, with what describes its result.
@@ -21,10 +22,11 @@ struct Computed<'a> {
 }
 
 enum Ran<'a> {
-    OnSample(Box<PreparedRun<'a>>),
+    OnSample(Box<PreparedRun<'a>>, Run),
     OnColumn {
         facts: MapFacts,
         duration: Duration,
+        under_way: Run,
         /// Of a write: empties the register of the column.
         emptied: Option<Prepared<'a>>,
     },
@@ -61,7 +63,7 @@ impl Bridge {
             program,
             trigger: vr,
         });
-        let computed = self.compute(context, &mut trigger);
+        let computed = self.compute(context, program, &mut trigger);
         let status = match &computed {
             Ok(Some(_)) => Status::SUCCESS,
             Ok(None) => METADATA_MISMATCH,
@@ -79,18 +81,19 @@ impl Bridge {
         };
         let computed = put.inspect_err(|_| self.program_failed(context, vr.key_id()))?;
         match computed.ran {
-            Ran::OnSample(prepared) => {
+            Ran::OnSample(prepared, under_way) => {
                 let outcome = prepared.commit();
                 self.stored(&trigger.object);
-                self.program_ran(context, vr, &outcome);
+                self.program_ran(context, vr, &outcome, &under_way);
             }
             Ran::OnColumn {
                 facts,
                 duration,
+                under_way,
                 emptied,
             } => {
                 emptied.map(Prepared::commit);
-                self.map_ran(context, program, &facts, duration);
+                self.map_ran(context, program, (&facts, duration), &under_way);
             }
         }
         Ok(Some(self.deliver(context, trigger, &computed.result)))
@@ -101,6 +104,7 @@ impl Bridge {
     fn compute(
         &self,
         context: &Context,
+        program: VrNumber,
         trigger: &mut Trigger,
     ) -> Result<Option<Computed<'_>>, Fault> {
         if trigger.object.sc().column() {
@@ -108,11 +112,13 @@ impl Bridge {
         }
         let Trigger { object, blocks, .. } = trigger;
         // The program's own key id, whatever the host may use: another may have stored it.
-        let key_ids = BTreeSet::from([object.sc().vr().key_id()]);
+        let key_ids = BTreeSet::from([program.key_id()]);
+        let under_way = Run::begin(&self.log, context, program, 1);
         let requester = Requester {
             tenant: context.host.identity.tenant,
             cancel: &context.cancel,
             key_ids: Some(&key_ids),
+            progress: Some(under_way.progress()),
         };
         let part = object.part(context, &blocks.data)?;
         let begun = self.engine.begin_run(&part, requester);
@@ -125,7 +131,7 @@ impl Bridge {
         let result = object.result(outcome)?;
         blocks.data[..object.len].copy_from_slice(&outcome.bytes);
         blocks.metadata = self.carrier.nvme_metadata(&result, trigger.io.blocks)?;
-        let ran = Ran::OnSample(Box::new(prepared));
+        let ran = Ran::OnSample(Box::new(prepared), under_way);
         Ok(Some(Computed { ran, result }))
     }
 
@@ -142,7 +148,7 @@ impl Bridge {
             io,
         } = trigger;
         let mapped = self.map_trigger(context, (object, &blocks.data), watch.as_ref());
-        let Some(mapped) = mapped? else {
+        let Some((mapped, under_way)) = mapped? else {
             return Ok(None);
         };
         blocks.data[..object.len].copy_from_slice(&mapped.bytes);
@@ -151,6 +157,7 @@ impl Bridge {
         let ran = Ran::OnColumn {
             facts: mapped.facts,
             duration: mapped.duration,
+            under_way,
             emptied: emptied.transpose()?,
         };
         Ok(Some(Computed {
@@ -202,11 +209,12 @@ impl Bridge {
         &self,
         context: &Context,
         program: VrNumber,
-        facts: &MapFacts,
-        duration: Duration,
+        (facts, duration): (&MapFacts, Duration),
+        under_way: &Run,
     ) {
         let bootstraps = facts.bootstraps;
-        self.count_run(context, program.key_id(), bootstraps, duration);
+        let rows = under_way.ended(bootstraps);
+        self.count_run(context, program.key_id(), (rows, bootstraps), duration);
         tracing::info!(
             host = context.host.identity.name,
             %program,
@@ -216,27 +224,45 @@ impl Bridge {
         );
     }
 
-    fn count_run(&self, context: &Context, key_id: u32, bootstraps: u64, duration: Duration) {
+    fn count_run(
+        &self,
+        context: &Context,
+        key_id: u32,
+        (rows, bootstraps): (u64, u64),
+        duration: Duration,
+    ) {
         self.log.count(|statistics| {
-            statistics.bootstraps += bootstraps;
             let program = statistics.programs.entry(key_id).or_default();
             program.runs += 1;
             program.total += duration;
             program.longest = program.longest.max(duration);
         });
         context.host.account.count(|statistics| {
+            statistics.rows += rows;
             statistics.bootstraps += bootstraps;
             statistics.programs += 1;
         });
     }
 
-    pub(crate) fn program_ran(&self, context: &Context, trigger: VrNumber, outcome: &RunOutcome) {
+    pub(crate) fn program_ran(
+        &self,
+        context: &Context,
+        trigger: VrNumber,
+        outcome: &RunOutcome,
+        under_way: &Run,
+    ) {
         let bootstraps = outcome
             .instructions
             .iter()
             .filter(|timing| matches!(timing.instruction, Instruction::Bootstrap { .. }))
             .count() as u64;
-        self.count_run(context, trigger.key_id(), bootstraps, outcome.duration);
+        let rows = under_way.ended(bootstraps);
+        self.count_run(
+            context,
+            trigger.key_id(),
+            (rows, bootstraps),
+            outcome.duration,
+        );
         tracing::info!(
             host = context.host.identity.name,
             %trigger,

@@ -399,6 +399,7 @@ mod tests {
                 tenant,
                 cancel,
                 key_ids: None,
+                progress: None,
             };
             backend.pack(params, &key, &[(0, &sample)], 1, requester)
         };

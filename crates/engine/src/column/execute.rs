@@ -14,7 +14,7 @@ use crate::backend::{BackendError, BootstrapTask};
 use crate::error::{EngineError, RowError};
 use crate::paging::{PageId, PagedMemory};
 use crate::processor::{Transaction, constant};
-use crate::requester::Requester;
+use crate::requester::{BOOTSTRAPS, PASSES, Requester};
 
 /// Batches of the size that the back end likes that a tile makes. More of them waste less at a tile's end; fewer of them come to a
 /// checkpoint sooner.
@@ -44,6 +44,9 @@ pub(super) struct Execution<'e, 'a> {
     kept: HashMap<ValueId, Pages<'e>>,
     /// Outputs whose rows the sink has, by their places.
     delivered: BTreeSet<usize>,
+    /// Passes over rows and bootstraps: those done, and all.
+    passes: (u64, u64),
+    bootstraps: (u64, u64),
 }
 
 /// A page for each row of a column; gives them back when dropped.
@@ -106,6 +109,7 @@ impl<'e, 'a> Execution<'e, 'a> {
         requester: Requester<'a>,
     ) -> Self {
         let needed = plan.needed();
+        let bootstraps = plan.bootstraps();
         let width = plan.params.lwe_bytes();
         let mut stages: BTreeMap<usize, Vec<ValueId>> = BTreeMap::new();
         for id in &needed {
@@ -129,6 +133,8 @@ impl<'e, 'a> Execution<'e, 'a> {
             singles: HashMap::new(),
             kept: HashMap::new(),
             delivered: BTreeSet::new(),
+            passes: (0, 0),
+            bootstraps: (0, bootstraps),
         }
     }
 
@@ -146,6 +152,13 @@ impl<'e, 'a> Execution<'e, 'a> {
             ));
         }
         let stages: Vec<usize> = self.stages.keys().copied().collect();
+        for stage in &stages {
+            self.passes.1 += self
+                .pipelines(*stage)
+                .iter()
+                .map(|own| own.rows)
+                .sum::<u64>();
+        }
         for stage in stages {
             for pipeline in self.pipelines(stage) {
                 let resume = if pipeline.rows > 1 { from.take() } else { None };
@@ -372,6 +385,7 @@ impl<'e, 'a> Execution<'e, 'a> {
             }
         }
         let tile_rows = self.tile_rows(pipeline)?;
+        self.passes.0 += start;
         let mut broadcast = HashMap::new();
         let mut spare = Vec::new();
         while start < pipeline.rows {
@@ -401,6 +415,8 @@ impl<'e, 'a> Execution<'e, 'a> {
             }
             spare = tile.spare;
             spare.extend(tile.lanes.into_values());
+            self.passes.0 += end - start;
+            self.requester.report(PASSES, self.passes.0, self.passes.1);
             start = end;
             if resumable && pipeline.rows > 1 {
                 let checkpoint = Checkpoint {
@@ -781,6 +797,9 @@ impl<'e, 'a> Execution<'e, 'a> {
                 BackendError::Cancelled => EngineError::Cancelled,
                 source => EngineError::Backend { vr: n, source },
             })?;
+        self.bootstraps.0 += (count * functions.len()) as u64;
+        let (done, total) = self.bootstraps;
+        self.requester.report(BOOTSTRAPS, done, total);
         if let [(_, value)] = *task.functions {
             tile.lanes.insert(value, results);
             return Ok(());

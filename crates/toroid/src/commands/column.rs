@@ -35,7 +35,7 @@ use crate::drive_args::DriveArgs;
 use crate::interrupt;
 use crate::ledger_args::{LedgerArgs, LedgerFile};
 use crate::opened::Opened;
-use crate::output::{Output, power_of_two, usage};
+use crate::output::{Output, duration, power_of_two, usage};
 use crate::passphrase::PassphraseArgs;
 use crate::progress;
 
@@ -1027,14 +1027,6 @@ fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<(
         );
         text
     })
-}
-
-fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s < 120.0 => format!("{s:.1} s"),
-        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3600.0),
-    }
 }
 
 /// Has the drive load the ring key of a key id.

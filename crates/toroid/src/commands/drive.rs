@@ -32,6 +32,8 @@ pub enum Command {
     Discover(DiscoverArgs),
     /// Serve a drive over NVMe/TCP.
     Serve(super::serve::Args),
+    /// Watch what a served drive does: programs, rows and bootstraps a second, memory, space, hosts, failures.
+    Top(super::top::Args),
 }
 
 /// How secure computing metadata reaches the drive.
@@ -105,6 +107,7 @@ pub fn run(command: &Command, output: &Output) -> anyhow::Result<()> {
         Command::Map(args) => map::map(args, output),
         Command::Discover(args) => discovered(args, output),
         Command::Serve(args) => super::serve::run(args, output),
+        Command::Top(args) => super::top::run(args, output),
     }
 }
 

@@ -14,6 +14,7 @@ pub mod raw;
 pub mod run;
 pub mod sample;
 pub mod serve;
+pub mod top;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};

@@ -55,7 +55,7 @@ pub struct Args {
     /// Address that discovery tells hosts, if they reach this machine under another one.
     #[arg(long, value_name = "ADDRESS")]
     advertise: Option<SocketAddr>,
-    /// Address, or port of 127.0.0.1, for /metrics and /healthz over HTTP.
+    /// Address, or port of 127.0.0.1, for a live page, /status, /metrics and /healthz over HTTP.
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Endpoint>,
     /// Let every host connect from everywhere.

@@ -1,18 +1,28 @@
-//! Metrics and health over HTTP.
+//! Metrics, health, and the live page over HTTP.
+//!
+//! There is no authentication: whoever reaches the address reads all of it, which names hosts and tells what they do, and has no data, samples,
+//! keys or secrets. A browser on this machine also reaches loopback for sites elsewhere: the page and its figures refuse a name that is not
+//! this machine's (DNS rebinding), and no header lets other sites read them.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+use super::figures::Figures;
 use super::metrics::{Sources, health, registry};
 
 /// Connections at a time.
@@ -25,11 +35,23 @@ const METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+
+/// The live page, which the Python package shows for clusters.
+const PAGE: &str = include_str!("../../../../python/toroid/_live.html");
+/// What the page may do: what stands in it, and asking the server that it came from.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
 
 /// Answers requests for as long as the runtime lasts.
 pub async fn serve(listener: TcpListener, sources: Arc<Sources>) {
     let registry = Arc::new(registry(Arc::clone(&sources)));
     let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    let is_local = listener
+        .local_addr()
+        .is_ok_and(|address| address.ip().is_loopback());
     loop {
         let permit = Arc::clone(&permits).acquire_owned().await;
         let stream = match listener.accept().await {
@@ -44,14 +66,7 @@ pub async fn serve(listener: TcpListener, sources: Arc<Sources>) {
         tokio::spawn(async move {
             let _permit = permit;
             let service = service_fn(|request| {
-                let answer = answer(
-                    &request,
-                    || {
-                        let mut page = String::new();
-                        encode(&mut page, &registry).map(|()| page)
-                    },
-                    || health(&sources),
-                );
+                let answer = answer(&request, is_local, &registry, &sources);
                 async move { Ok::<_, Infallible>(answer) }
             });
             let connection = http1::Builder::new()
@@ -68,16 +83,35 @@ pub async fn serve(listener: TcpListener, sources: Arc<Sources>) {
 
 fn answer<B>(
     request: &Request<B>,
-    metrics: impl FnOnce() -> Result<String, std::fmt::Error>,
-    health: impl FnOnce() -> (bool, serde_json::Value),
+    is_local: bool,
+    registry: &Registry,
+    sources: &Sources,
 ) -> Response<String> {
-    let (status, content, body) = match (request.method(), request.uri().path()) {
-        (&Method::GET | &Method::HEAD, "/metrics") => match metrics() {
-            Ok(page) => (StatusCode::OK, METRICS, page),
+    let (status, content, body) = match request.uri().path() {
+        "/" | "/status" | "/metrics" | "/healthz"
+            if !matches!(*request.method(), Method::GET | Method::HEAD) =>
+        {
+            let body = "expected GET\n".to_owned();
+            (StatusCode::METHOD_NOT_ALLOWED, TEXT, body)
+        }
+        "/" | "/status" if is_local && !is_own(request) => {
+            let body = "expected the Host localhost or an IP address\n".to_owned();
+            (StatusCode::MISDIRECTED_REQUEST, TEXT, body)
+        }
+        "/" => (StatusCode::OK, HTML, PAGE.to_owned()),
+        "/status" => match serde_json::to_string(&Figures::of(sources).short()) {
+            Ok(body) => (StatusCode::OK, JSON, body + "\n"),
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, TEXT, error.to_string()),
         },
-        (&Method::GET | &Method::HEAD, "/healthz") => {
-            let (ok, value) = health();
+        "/metrics" => {
+            let mut page = String::new();
+            match encode(&mut page, registry) {
+                Ok(()) => (StatusCode::OK, METRICS, page),
+                Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, TEXT, error.to_string()),
+            }
+        }
+        "/healthz" => {
+            let (ok, value) = health(sources);
             let status = if ok {
                 StatusCode::OK
             } else {
@@ -85,21 +119,63 @@ fn answer<B>(
             };
             (status, JSON, format!("{value}\n"))
         }
-        (_, "/metrics" | "/healthz") => {
-            let body = "expected GET\n".to_owned();
-            (StatusCode::METHOD_NOT_ALLOWED, TEXT, body)
-        }
         _ => {
-            let body = "expected /metrics or /healthz\n".to_owned();
+            let body = "expected /, /status, /metrics or /healthz\n".to_owned();
             (StatusCode::NOT_FOUND, TEXT, body)
         }
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, content);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, content);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(CONTENT_SECURITY_POLICY, POLICY);
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if status == StatusCode::METHOD_NOT_ALLOWED {
-        let methods = HeaderValue::from_static("GET, HEAD");
-        response.headers_mut().insert(ALLOW, methods);
+        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     }
     response
+}
+
+/// Whether the request's Host is this machine, or an address, which no site elsewhere can make lead here.
+fn is_own<B>(request: &Request<B>) -> bool {
+    let host = request.headers().get(HOST);
+    let Some(Ok(host)) = host.map(HeaderValue::to_str) else {
+        return false;
+    };
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name == "localhost" || name.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_from_elsewhere_is_not_this_machine() {
+        let is = |host: &str| is_own(&Request::builder().header(HOST, host).body(()).unwrap());
+        for own in [
+            "localhost",
+            "localhost:9464",
+            "127.0.0.1:9464",
+            "[::1]:9464",
+            "10.0.0.1",
+        ] {
+            assert!(is(own), "{own}");
+        }
+        for other in [
+            "",
+            "evil.example",
+            "evil.example:9464",
+            "localhost.evil.example",
+            "[",
+            "::1",
+        ] {
+            assert!(!is(other), "{other}");
+        }
+    }
 }

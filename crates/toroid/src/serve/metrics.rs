@@ -9,14 +9,12 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use serde_json::{Value, json};
-use toroid_drive::HostStatistics;
-use toroid_drive::bridge::DriveStatistics;
 use toroid_engine::backend::Backend;
-use toroid_nvme::Controller;
 use toroid_nvme::fabrics::Target;
 
 use super::counters::{BOUNDS_US, COMMANDS, Counters, KINDS, STATUSES};
 use super::drives::Served;
+use super::figures::{Bootstraps, Commands, Connections, DriveFigures, Figures, Host, Running};
 
 /// Where every figure comes from.
 pub struct Sources {
@@ -47,32 +45,29 @@ pub fn registry(sources: Arc<Sources>) -> Registry {
 
 /// Whether all is well, and the reasons.
 pub fn health(sources: &Sources) -> (bool, Value) {
-    let mut ok = !sources.target.is_closing();
-    let drives: Vec<Value> = sources
+    let figures = Figures::of(sources);
+    let drives: Vec<Value> = figures
         .drives
         .iter()
-        .map(|served| {
-            let health = served.drive.health();
-            ok &= !health.read_only;
+        .map(|drive| {
             json!({
-                "subsystem": served.subsystem,
-                "nsid": served.nsid,
-                "read_only": health.read_only,
-                "media_errors": health.media_errors,
+                "subsystem": drive.subsystem,
+                "nsid": drive.nsid,
+                "read_only": drive.read_only,
+                "media_errors": drive.media_errors,
             })
         })
         .collect();
-    let statistics = sources.target.statistics();
     let value = json!({
-        "ok": ok,
-        "version": env!("CARGO_PKG_VERSION"),
-        "uptime_seconds": sources.started.elapsed().as_secs(),
-        "stopping": sources.target.is_closing(),
-        "connections": statistics.connections,
-        "controllers": statistics.controllers,
+        "ok": figures.ok,
+        "version": figures.version,
+        "uptime_seconds": figures.uptime_seconds as u64,
+        "stopping": figures.stopping,
+        "connections": figures.connections.now,
+        "controllers": figures.connections.controllers,
         "drives": drives,
     });
-    (ok, value)
+    (figures.ok, value)
 }
 
 type Labels<'a> = [(&'a str, String)];
@@ -154,45 +149,25 @@ impl Collector for Sources {
             let version = [("version", env!("CARGO_PKG_VERSION").to_owned())];
             family.gauge(&version, 1)
         })?;
+        let figures = Figures::of(self);
         page.gauge(
             "uptime_seconds",
             "Seconds since the server began",
-            self.started.elapsed().as_secs(),
+            figures.uptime_seconds as u64,
         )?;
-        self.connections(&mut page)?;
-        self.commands(&mut page)?;
-        self.drives(&mut page)
+        if let Some(bytes) = figures.memory.process_bytes {
+            let help = "Main memory that the process takes";
+            page.gauge("process_resident_bytes", help, bytes)?;
+        }
+        connections(&figures.connections, &mut page)?;
+        self.commands(&figures.commands, &mut page)?;
+        bootstraps(&figures.bootstraps, &mut page)?;
+        drives(&figures.drives, &mut page)
     }
 }
 
 impl Sources {
-    fn connections(&self, page: &mut Page<'_>) -> fmt::Result {
-        let target = self.target.statistics();
-        page.gauge("connections", "Connections now", target.connections)?;
-        page.gauge(
-            "connection_bytes",
-            "Data, input and output that connections hold now",
-            target.bytes_in_flight,
-        )?;
-        page.gauge("controllers", "Controllers now", target.controllers)?;
-        page.counter(
-            "connections_accepted",
-            "Connections ever made",
-            target.accepted,
-        )?;
-        page.counter(
-            "connections_refused",
-            "Connect commands and authentications that were refused",
-            target.refused,
-        )?;
-        page.counter(
-            "connections_failed",
-            "Connections that ended with a protocol error, a time-out or a stall, or that were cut",
-            target.failed,
-        )
-    }
-
-    fn commands(&self, page: &mut Page<'_>) -> fmt::Result {
+    fn commands(&self, of: &Commands, page: &mut Page<'_>) -> fmt::Result {
         let counts = self.counters.snapshot();
         page.counters(
             "commands",
@@ -216,22 +191,22 @@ impl Sources {
         page.gauge(
             "commands_in_flight",
             "I/O commands that have not completed",
-            counts.in_flight,
+            of.in_flight,
         )?;
         page.counter(
             "commands_abandoned",
             "I/O commands whose connection ended before they completed",
-            counts.abandoned,
+            of.abandoned,
         )?;
         page.counter(
             "read_bytes",
             "Bytes of data and metadata that went to hosts",
-            counts.bytes_read,
+            of.read_bytes,
         )?;
         page.counter(
             "written_bytes",
             "Bytes of data and metadata of successful writes",
-            counts.bytes_written,
+            of.written_bytes,
         )?;
         page.family(
             "command_duration",
@@ -255,151 +230,236 @@ impl Sources {
             },
         )
     }
+}
 
-    fn drives(&self, page: &mut Page<'_>) -> fmt::Result {
-        let backend = self.backend.statistics();
-        page.gauge(
-            "bootstraps_waiting",
-            "Calls of the arithmetic that wait for cores",
-            backend.waiting,
-        )?;
-        page.counter(
-            "bootstrap_batches",
-            "Passes over keys, each for one bootstrap or several",
-            backend.batches,
-        )?;
-        page.counter(
-            "bootstraps_batched",
-            "Bootstraps done together with those of another program",
-            backend.batched,
-        )?;
-        let all: Vec<(&Served, DriveStatistics)> = self
-            .drives
-            .iter()
-            .map(|served| (served, served.drive.statistics()))
-            .collect();
-        type Figure = fn(&DriveStatistics) -> u64;
-        let counters: [(&str, &str, Figure); 5] = [
-            ("bootstraps", "Bootstraps done", |s| s.bootstraps),
-            ("pages_in", "Pages read from the swap area", |s| {
-                s.paging.page_ins
-            }),
-            ("pages_out", "Pages written to the swap area", |s| {
-                s.paging.page_outs
-            }),
-            (
-                "register_bytes",
-                "Bytes of objects that went into virtual registers",
-                |s| s.bytes_stored,
-            ),
-            ("media_errors", "Commands that the medium refused", |s| {
-                s.media_errors
-            }),
-        ];
-        for (name, help, figure) in counters {
-            page.counters(name, help, |family| {
-                for (served, statistics) in &all {
-                    family.counter(&labels(served), figure(statistics))?;
-                }
-                Ok(())
-            })?;
+fn connections(of: &Connections, page: &mut Page<'_>) -> fmt::Result {
+    page.gauge("connections", "Connections now", of.now)?;
+    page.gauge(
+        "connection_bytes",
+        "Data, input and output that connections hold now",
+        of.bytes,
+    )?;
+    page.gauge("controllers", "Controllers now", of.controllers)?;
+    page.counter("connections_accepted", "Connections ever made", of.accepted)?;
+    page.counter(
+        "connections_refused",
+        "Connect commands and authentications that were refused",
+        of.refused,
+    )?;
+    page.counter(
+        "connections_failed",
+        "Connections that ended with a protocol error, a time-out or a stall, or that were cut",
+        of.failed,
+    )
+}
+
+fn bootstraps(of: &Bootstraps, page: &mut Page<'_>) -> fmt::Result {
+    page.gauge(
+        "bootstraps_waiting",
+        "Calls of the arithmetic that wait for cores",
+        of.waiting,
+    )?;
+    page.counter(
+        "bootstrap_batches",
+        "Passes over keys, each for one bootstrap or several",
+        of.batches,
+    )?;
+    page.counter(
+        "bootstraps_batched",
+        "Bootstraps done together with those of another program",
+        of.batched,
+    )
+}
+
+fn drives(drives: &[DriveFigures], page: &mut Page<'_>) -> fmt::Result {
+    type Figure = fn(&DriveFigures) -> u64;
+    let counters: [(&str, &str, Figure); 6] = [
+        (
+            "rows",
+            "Rows that programs have computed, as far as they are",
+            |of| of.rows,
+        ),
+        (
+            "bootstraps",
+            "Bootstraps that programs have done, as far as they are",
+            |of| of.bootstraps,
+        ),
+        ("pages_in", "Pages read from the swap area", |of| {
+            of.pages_in
+        }),
+        ("pages_out", "Pages written to the swap area", |of| {
+            of.pages_out
+        }),
+        (
+            "register_bytes",
+            "Bytes of objects that went into virtual registers",
+            |of| of.register_bytes,
+        ),
+        ("media_errors", "Commands that the medium refused", |of| {
+            of.media_errors
+        }),
+    ];
+    for (name, help, figure) in counters {
+        page.counters(name, help, |family| {
+            for drive in drives {
+                family.counter(&labels(drive), figure(drive))?;
+            }
+            Ok(())
+        })?;
+    }
+    page.counters("programs", "Programs by result", |family| {
+        for drive in drives {
+            let programs = &drive.programs;
+            for (result, count) in [("ran", programs.ran), ("failed", programs.failed)] {
+                let result = [("result", result.to_owned())];
+                family.counter(&[&labels(drive)[..], &result].concat(), count)?;
+            }
         }
-        page.counters("programs", "Programs by result", |family| {
-            for (served, statistics) in &all {
-                let programs = statistics.programs.values();
-                let (ran, failed) = programs.fold((0, 0), |(ran, failed), program| {
-                    (ran + program.runs, failed + program.failures)
-                });
-                for (result, count) in [("ran", ran), ("failed", failed)] {
-                    let result = [("result", result.to_owned())];
-                    family.counter(&[&labels(served)[..], &result].concat(), count)?;
+        Ok(())
+    })?;
+    page.family(
+        "program_time",
+        "Time of programs that ran to their end",
+        MetricType::Counter,
+        Some(&Unit::Seconds),
+        |family| {
+            for drive in drives {
+                family.seconds(&labels(drive), drive.programs.seconds)?;
+            }
+            Ok(())
+        },
+    )?;
+    let gauges: [(&str, &str, Figure); 10] = [
+        ("programs_running", "Programs under way", |of| {
+            of.programs.running
+        }),
+        (
+            "programs_waiting",
+            "Triggers that wait for a thread or for another program",
+            |of| of.programs.waiting,
+        ),
+        ("resident_bytes", "Main memory that samples take", |of| {
+            of.memory.samples_bytes
+        }),
+        (
+            "resident_limit_bytes",
+            "Main memory that samples may take",
+            |of| of.memory.samples_limit,
+        ),
+        ("swapped_bytes", "Swap area that samples take", |of| {
+            of.memory.swapped_bytes
+        }),
+        ("swap_bytes", "Swap area in all", |of| of.memory.swap_bytes),
+        (
+            "keys_bytes",
+            "Main memory that keys, test vectors and programs take",
+            |of| of.memory.keys_bytes,
+        ),
+        (
+            "keys_limit_bytes",
+            "Main memory that keys, test vectors and programs may take",
+            |of| of.memory.keys_limit,
+        ),
+        ("image_bytes", "Size of the image", |of| of.space.bytes),
+        ("hosts_known", "Hosts whose work is counted", |of| {
+            of.hosts_known
+        }),
+    ];
+    for (name, help, figure) in gauges {
+        page.gauges(name, help, |family| {
+            for drive in drives {
+                family.gauge(&labels(drive), figure(drive))?;
+            }
+            Ok(())
+        })?;
+    }
+    type Known = fn(&DriveFigures) -> Option<u64>;
+    let known: [(&str, &str, Known); 2] = [
+        ("image_used_bytes", "Space that an image file takes", |of| {
+            of.space.used_bytes
+        }),
+        (
+            "image_free_bytes",
+            "Free space in the file system of an image file",
+            |of| of.space.free_bytes,
+        ),
+    ];
+    for (name, help, figure) in known {
+        page.gauges(name, help, |family| {
+            for drive in drives {
+                if let Some(value) = figure(drive) {
+                    family.gauge(&labels(drive), value)?;
                 }
             }
             Ok(())
         })?;
-        page.family(
-            "program_time",
-            "Time of programs that ran to their end",
-            MetricType::Counter,
-            Some(&Unit::Seconds),
-            |family| {
-                for (served, statistics) in &all {
-                    let times = statistics.programs.values().map(|program| program.total);
-                    let time: std::time::Duration = times.sum();
-                    family.seconds(&labels(served), time.as_secs_f64())?;
-                }
-                Ok(())
-            },
-        )?;
-        let gauges: [(&str, &str, Figure); 4] = [
-            (
-                "programs_waiting",
-                "Triggers that wait for a thread or for another program",
-                |s| s.waiting_programs as u64,
-            ),
-            ("resident_bytes", "Main memory that samples take", |s| {
-                s.paging.resident_bytes
-            }),
-            ("swapped_bytes", "Swap area that samples take", |s| {
-                s.paging.swapped_bytes
-            }),
-            ("hosts_known", "Hosts whose work is counted", |s| {
-                s.hosts.keys().filter(|name| !name.is_empty()).count() as u64
-            }),
-        ];
-        for (name, help, figure) in gauges {
-            page.gauges(name, help, |family| {
-                for (served, statistics) in &all {
-                    family.gauge(&labels(served), figure(statistics))?;
-                }
-                Ok(())
-            })?;
-        }
-        page.gauges(
-            "drive_read_only",
-            "1 after a flush has failed: the drive refuses writes",
-            |family| {
-                for (served, _) in &all {
-                    let read_only = served.drive.health().read_only;
-                    family.gauge(&labels(served), read_only.into())?;
-                }
-                Ok(())
-            },
-        )?;
-        type HostFigure = fn(&HostStatistics) -> u64;
-        let by_host: [(&str, &str, HostFigure); 5] = [
-            ("host_bootstraps", "Bootstraps by host", |s| s.bootstraps),
-            ("host_programs", "Programs by host", |s| s.programs),
-            ("host_read_bytes", "Bytes of data read by host", |s| {
-                s.bytes_read
-            }),
-            ("host_written_bytes", "Bytes of data written by host", |s| {
-                s.bytes_written
-            }),
-            ("host_failures", "Failed commands by host", |s| s.failed),
-        ];
-        for (name, help, figure) in by_host {
-            page.counters(name, help, |family| {
-                for (served, statistics) in &all {
-                    for (host, of_host) in &statistics.hosts {
-                        // The drive's own name is empty.
-                        if !host.is_empty() {
-                            let host = [("host", host.clone())];
-                            let labels = [&labels(served)[..], &host].concat();
-                            family.counter(&labels, figure(of_host))?;
-                        }
-                    }
-                }
-                Ok(())
-            })?;
-        }
-        Ok(())
     }
+    type OfRun = fn(&Running) -> u64;
+    let of_runs: [(&str, &str, OfRun); 3] = [
+        ("running_rows", "Rows of programs under way", |of| of.rows),
+        (
+            "running_rows_done",
+            "Rows of programs under way that are done",
+            |of| of.rows_done,
+        ),
+        (
+            "running_bootstraps_done",
+            "Bootstraps of programs under way that are done",
+            |of| of.bootstraps_done,
+        ),
+    ];
+    for (name, help, figure) in of_runs {
+        page.gauges(name, help, |family| {
+            for drive in drives {
+                let sum = drive.running.iter().map(figure).sum();
+                family.gauge(&labels(drive), sum)?;
+            }
+            Ok(())
+        })?;
+    }
+    page.gauges(
+        "drive_read_only",
+        "1 after a flush has failed: the drive refuses writes",
+        |family| {
+            for drive in drives {
+                family.gauge(&labels(drive), drive.read_only.into())?;
+            }
+            Ok(())
+        },
+    )?;
+    type HostFigure = fn(&Host) -> u64;
+    let by_host: [(&str, &str, HostFigure); 6] = [
+        ("host_rows", "Rows of programs by host", |of| of.rows),
+        ("host_bootstraps", "Bootstraps by host", |of| of.bootstraps),
+        ("host_programs", "Programs by host", |of| of.programs),
+        ("host_read_bytes", "Bytes of data read by host", |of| {
+            of.read_bytes
+        }),
+        (
+            "host_written_bytes",
+            "Bytes of data written by host",
+            |of| of.written_bytes,
+        ),
+        ("host_failures", "Failed commands by host", |of| of.failures),
+    ];
+    for (name, help, figure) in by_host {
+        page.counters(name, help, |family| {
+            for drive in drives {
+                for host in &drive.hosts {
+                    let name = [("host", host.host.clone())];
+                    let labels = [&labels(drive)[..], &name].concat();
+                    family.counter(&labels, figure(host))?;
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
-fn labels(served: &Served) -> [(&'static str, String); 2] {
+fn labels(drive: &DriveFigures) -> [(&'static str, String); 2] {
     [
-        ("subsystem", served.subsystem.clone()),
-        ("nsid", served.nsid.to_string()),
+        ("subsystem", drive.subsystem.clone()),
+        ("nsid", drive.nsid.to_string()),
     ]
 }

@@ -196,6 +196,7 @@ mod tests {
             tenant,
             cancel,
             key_ids: None,
+            progress: None,
         };
         scheduler.run_batch(&tasks, &mut results, 1, requester, work)?;
         Ok(results)
