@@ -10,7 +10,7 @@ use toroid_rns::column;
 use toroid_rns::context::Context;
 use toroid_rns::embedding::Embedding;
 use toroid_rns::evaluation::{EvaluationKeys, KeyRequest};
-use toroid_rns::evaluator::{Evaluator, lean_key_request, order_primes, order_primes_by};
+use toroid_rns::evaluator::{Evaluator, lean_key_request, order_primes};
 use toroid_rns::matrix::Matrices;
 use toroid_rns::params::RnsParams;
 use toroid_rns::pipeline::Pipeline;
@@ -89,7 +89,7 @@ fn engine(
         let (candidate, judgement) = found.ok_or_else(|| no_parameters(bits))?;
         let pipeline = WidePipeline::new(embedding, candidate.shape, candidate.stages);
         let mut params = RnsParams::search(&candidate.sizes())?;
-        order_primes_by(&mut params, |level| candidate.log2_scale_at(level).into());
+        order_primes(&mut params, |level| candidate.log2_scale_at(level).into());
         let stated = Stated {
             limbs: judgement.limbs,
             prime_bits: candidate.log2_fine,
@@ -106,8 +106,8 @@ fn engine(
     let (candidate, judgement) = found.ok_or_else(|| no_parameters(bits))?;
     let pipeline = Pipeline::new(embedding, candidate.shape, candidate.stages);
     let mut params = RnsParams::search(&candidate.sizes())?;
-    let log2_scale = f64::from(candidate.log2_scale);
-    order_primes(&mut params, log2_scale);
+    order_primes(&mut params, |level| candidate.log2_scale_at(level).into());
+    let log2_scale = candidate.log2_scale_at(candidate.levels()).into();
     let stated = Stated {
         limbs: judgement.limbs,
         prime_bits: candidate.log2_scale,

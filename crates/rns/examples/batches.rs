@@ -45,8 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         other => return Err(format!("keys are fast or lean, not {other}").into()),
     };
     let mut params = RnsParams::search(&candidate.sizes())?;
-    let log2_scale = f64::from(candidate.log2_scale);
-    order_primes(&mut params, log2_scale);
+    order_primes(&mut params, |level| candidate.log2_scale_at(level).into());
+    let log2_scale = candidate.log2_scale_at(candidate.levels()).into();
     let sharing = match threads {
         1 => Threads::One,
         _ => Threads::Pool,

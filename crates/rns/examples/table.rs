@@ -12,7 +12,7 @@ use toroid_rns::column;
 use toroid_rns::context::Context;
 use toroid_rns::embedding::Embedding;
 use toroid_rns::evaluation::{EvaluationKeys, KeyRequest};
-use toroid_rns::evaluator::{Evaluator, lean_key_request, order_primes_by};
+use toroid_rns::evaluator::{Evaluator, lean_key_request, order_primes};
 use toroid_rns::params::RnsParams;
 use toroid_rns::pipeline::Pipeline;
 use toroid_rns::search::search;
@@ -46,7 +46,7 @@ impl Batch {
         request: &KeyRequest,
     ) -> Result<Batch, Box<dyn Error>> {
         let mut params = RnsParams::search(sizes)?;
-        order_primes_by(&mut params, |level| log2_scale(level).into());
+        order_primes(&mut params, |level| log2_scale(level).into());
         let top = log2_scale(params.chain.len() - 1);
         let context = Context::new(params)?;
         let mut rng = Csprng::from_os()?;
@@ -153,7 +153,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{candidate:?}\n{judgement:?}");
     let pipeline = Pipeline::new(&embedding, candidate.shape, candidate.stages);
     let (sizes, request) = (candidate.sizes(), lean_key_request(&pipeline));
-    let batch = Batch::new(embedding, bits, &sizes, |_| candidate.log2_scale, &request)?;
+    let scale = |level| candidate.log2_scale_at(level);
+    let batch = Batch::new(embedding, bits, &sizes, scale, &request)?;
     batch.run(
         |timed, column| {
             let raised = timed.time("mod-raise", |inner| inner.raise(column))?;

@@ -134,7 +134,7 @@ impl Batch {
             field(
                 "ring evaluation keys",
                 "the parameters",
-                "are those of no set",
+                "are those of no set of this version: make the keys again with it",
             )
         })?;
         let context = set.context()?;

@@ -15,7 +15,7 @@ use toroid_ring::prime;
 use toroid_ring::prime_ntt::{Ntt50Plan, Weights};
 use toroid_ring::simd::SimdLevel;
 
-/// Words of a part of a polynomial that is converted at a time: eight rows and a result stay in the second level of cache.
+/// Words of a part of a polynomial that is converted at a time: the rows of a digit and a result stay in the second level of cache.
 const PART: usize = 2048;
 
 /// A prime with its transform.

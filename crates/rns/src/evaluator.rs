@@ -22,13 +22,9 @@ use crate::poly::RnsPoly;
 use crate::slots::{ColumnSlots, LinearSlots, Slots};
 use crate::transform::StepPlan;
 
-/// Puts the primes of a chain other than q_0 into the order in which scales stay closest to 2^`log2_scale`.
-pub fn order_primes(params: &mut RnsParams, log2_scale: f64) {
-    order_primes_by(params, |_| log2_scale);
-}
-
-/// The same for scales that differ from level to level, the chain's primes with them: each stays among those of its size.
-pub fn order_primes_by(params: &mut RnsParams, log2_scale: impl Fn(usize) -> f64) {
+/// Puts the primes of a chain other than q_0 into the order in which the scale of each level stays closest to 2 to what `log2_scale` says. Each prime
+/// stays among those of its size.
+pub fn order_primes(params: &mut RnsParams, log2_scale: impl Fn(usize) -> f64) {
     let Some((_, rest)) = params.chain.split_first_mut() else {
         return;
     };

@@ -16,6 +16,7 @@ pub mod format;
 pub mod formula;
 pub mod interpolation;
 pub mod key_switch;
+mod ladder;
 pub mod matrix;
 pub mod model;
 pub mod modulus_switch;

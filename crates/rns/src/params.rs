@@ -12,8 +12,10 @@ pub const MAX_DEGREE: usize = 1 << 17;
 pub const MAX_PRIME_BITS: u32 = 50;
 /// Primes are above 2 to this power.
 pub const MIN_PRIME_BITS: u32 = 20;
-/// The most primes of a digit, and the most special primes: the bound of a lazily summed base conversion.
-pub const MAX_DIGIT_LIMBS: usize = 8;
+/// The most primes of a digit: the bound of a lazily summed base conversion, which has a term for the multiple of their product too.
+pub const MAX_DIGIT_LIMBS: usize = 11;
+/// The most special primes: these and one of the chain are divided by at once.
+pub const MAX_SPECIAL_LIMBS: usize = MAX_DIGIT_LIMBS - 1;
 /// The most digits of a key switch: the bound of a lazily summed inner product.
 pub const MAX_DIGITS: usize = 11;
 /// log2 of the largest modulus at which the sparse secret of a mod-raise is ever used.
@@ -107,12 +109,12 @@ impl RnsParams {
         };
         rule(!self.chain.is_empty(), "the chain has no prime")?;
         rule(
-            (1..=MAX_DIGIT_LIMBS).contains(&self.special.len()),
-            "there must be 1 to 8 special primes",
+            (1..=MAX_SPECIAL_LIMBS).contains(&self.special.len()),
+            "there must be 1 to 10 special primes",
         )?;
         rule(
             (1..=MAX_DIGIT_LIMBS).contains(&self.digit_limbs),
-            "a digit must have 1 to 8 primes",
+            "a digit must have 1 to 11 primes",
         )?;
         rule(
             self.digits(self.chain.len()) <= MAX_DIGITS,

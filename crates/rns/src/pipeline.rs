@@ -4,7 +4,7 @@ use crate::embedding::Embedding;
 use crate::evaluation::KeyRequest;
 use crate::slots::LinearSlots;
 use crate::table::{self, Selected, Shape, Table};
-use crate::transform::{self, Diagonals, StepPlan};
+use crate::transform::{self, StepPlan};
 
 /// The matrices and the shape of the tables of one kind.
 #[derive(Clone, Debug)]
@@ -32,11 +32,12 @@ impl Pipeline {
         if let Some(last) = there.last_mut() {
             last.scale(0.5 / shape.exponential.bound());
         }
-        let plans = |stages: Vec<Diagonals>| stages.iter().map(StepPlan::cheapest).collect();
         Pipeline {
             shape,
-            to_slots: plans(there),
-            to_coefficients: plans(transform::slots_to_coefficients(embedding, stages)),
+            to_slots: StepPlan::sequence(&there),
+            to_coefficients: StepPlan::sequence(&transform::slots_to_coefficients(
+                embedding, stages,
+            )),
         }
     }
 

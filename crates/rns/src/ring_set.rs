@@ -12,7 +12,7 @@ use crate::RnsError;
 use crate::context::{Context, Threads};
 use crate::embedding::Embedding;
 use crate::evaluation::KeyRequest;
-use crate::evaluator::{lean_key_request, order_primes_by};
+use crate::evaluator::{lean_key_request, order_primes};
 use crate::params::{RnsParams, Shape as Sizes};
 use crate::pipeline::Pipeline;
 use crate::search::{Candidate, TableNoise};
@@ -51,12 +51,18 @@ pub struct RingSet {
 /// How messages are taken apart. Pairs are the bits of a high and of a low digit.
 #[derive(Clone, Copy, Debug)]
 enum Tables {
-    /// In one pass, at one scale.
-    Narrow { digits: (u32, u32), log2_scale: u32 },
-    /// In two passes, at two scales, on columns at rest of a modulus of so many bits.
+    /// In one pass, on columns at rest of a modulus of so many bits.
+    Narrow {
+        digits: (u32, u32),
+        log2_scale: u32,
+        log2_inner: u32,
+        first_bits: u32,
+    },
+    /// In two passes.
     Wide {
         high: (u32, u32),
         low: (u32, u32),
+        log2_scale: u32,
         log2_coarse: u32,
         log2_fine: u32,
         first_bits: u32,
@@ -71,13 +77,15 @@ pub static RING8: RingSet = RingSet {
     seeded_width: 22,
     computed_width: 28,
     degree: 1 << 16,
-    special: 7,
-    digit_limbs: 7,
+    special: 9,
+    digit_limbs: 9,
     stages: 3,
-    exponential: (31, 3),
+    exponential: (47, 2),
     tables: Tables::Narrow {
         digits: (4, 4),
-        log2_scale: 46,
+        log2_scale: 49,
+        log2_inner: 45,
+        first_bits: 45,
     },
     params: OnceLock::new(),
     context: Mutex::new(Weak::new()),
@@ -98,12 +106,14 @@ pub static TINY_RING: RingSet = RingSet {
     tables: Tables::Narrow {
         digits: (2, 2),
         log2_scale: 42,
+        log2_inner: 42,
+        first_bits: 42,
     },
     params: OnceLock::new(),
     context: Mutex::new(Weak::new()),
 };
 
-/// Tables of 12 bits on 65536 numbers, for about two thirds of the work of [`RING16`].
+/// Tables of 12 bits on 65536 numbers, for about three quarters of the work of [`RING16`].
 pub static RING12: RingSet = RingSet {
     id: FIRST_ID + 2,
     name: "ring12",
@@ -111,15 +121,16 @@ pub static RING12: RingSet = RingSet {
     seeded_width: 30,
     computed_width: 32,
     degree: 1 << 16,
-    special: 8,
-    digit_limbs: 8,
+    special: 9,
+    digit_limbs: 10,
     stages: 3,
     exponential: (47, 2),
     tables: Tables::Wide {
         high: (4, 4),
         low: (4, 0),
-        log2_coarse: 41,
-        log2_fine: 44,
+        log2_scale: 42,
+        log2_coarse: 42,
+        log2_fine: 46,
         first_bits: 44,
     },
     params: OnceLock::new(),
@@ -134,14 +145,15 @@ pub static RING16: RingSet = RingSet {
     seeded_width: 36,
     computed_width: 36,
     degree: 1 << 16,
-    special: 5,
-    digit_limbs: 5,
+    special: 8,
+    digit_limbs: 8,
     stages: 3,
     exponential: (47, 2),
     tables: Tables::Wide {
         high: (4, 4),
         low: (4, 4),
-        log2_coarse: 44,
+        log2_scale: 49,
+        log2_coarse: 38,
         log2_fine: 48,
         first_bits: 44,
     },
@@ -164,6 +176,7 @@ pub static TINY_RING9: RingSet = RingSet {
     tables: Tables::Wide {
         high: (3, 2),
         low: (2, 2),
+        log2_scale: 41,
         log2_coarse: 41,
         log2_fine: 46,
         first_bits: 44,
@@ -193,7 +206,7 @@ impl Parameters {
     /// log2 of the scale of a level.
     fn log2_scale_at(&self, level: usize) -> f64 {
         match self {
-            Parameters::Narrow(candidate) => candidate.log2_scale.into(),
+            Parameters::Narrow(candidate) => candidate.log2_scale_at(level).into(),
             Parameters::Wide(candidate) => candidate.log2_scale_at(level).into(),
         }
     }
@@ -333,10 +346,13 @@ impl RingSet {
             Tables::Narrow {
                 digits: own,
                 log2_scale,
+                log2_inner,
+                first_bits,
             } => Parameters::Narrow(Candidate {
                 degree: self.degree,
                 log2_scale,
-                first_bits: log2_scale,
+                log2_inner,
+                first_bits,
                 special: self.special,
                 digit_limbs: self.digit_limbs,
                 stages: self.stages,
@@ -350,11 +366,13 @@ impl RingSet {
             Tables::Wide {
                 high,
                 low,
+                log2_scale,
                 log2_coarse,
                 log2_fine,
                 first_bits,
             } => Parameters::Wide(WideCandidate {
                 degree: self.degree,
+                log2_scale,
                 log2_coarse,
                 log2_fine,
                 first_bits,
@@ -383,7 +401,7 @@ impl RingSet {
             let parameters = self.parameters();
             let found = RnsParams::search(&parameters.sizes());
             let mut params = found.expect("a set has primes");
-            order_primes_by(&mut params, |level| parameters.log2_scale_at(level));
+            order_primes(&mut params, |level| parameters.log2_scale_at(level));
             params
         })
     }

@@ -16,9 +16,10 @@ use toroid_tfhe::params::smallest_log2_noise;
 
 use crate::complex::Complex;
 use crate::formula::{Dual, Formula};
+use crate::ladder::{Ladder, descend};
 use crate::model::{LevelNoise, Model, NoLevel, Operation, OperationNoise, Vector};
 use crate::noise;
-use crate::params::{RnsParams, Shape as Sizes};
+use crate::params::{MAX_DIGIT_LIMBS, MAX_SPECIAL_LIMBS, RnsParams, Shape as Sizes};
 use crate::table::{self, Digits, Exponential, Selected, Shape, Table};
 
 /// Standard deviations beyond which noise of a selector counts as a failure.
@@ -30,8 +31,9 @@ pub const LOG2_FAILURE: f64 = -128.0;
 /// The squared norm of integer weights that a column may be multiplied with, or summed up, before its next table.
 pub const INPUT_NORM: f64 = 16.0;
 
-/// Bits of each special prime.
-pub(crate) const SPECIAL_BITS: u32 = 50;
+/// Bits of q_0 in all candidates whose scales are not coarser: its roundings vanish beside the noise of tables of 8 bits, and what it lacks
+/// is there for the matrices of the first stage.
+const FIRST_BITS: u32 = 40;
 
 /// log2 of the largest Q·P for 128 bits: a uniform ternary secret, noise of [`RnsParams::SIGMA`] units.
 ///
@@ -53,9 +55,11 @@ pub fn largest_modulus(degree: usize) -> f64 {
 pub struct Candidate {
     /// N.
     pub degree: usize,
-    /// Bits of the scale, and of all primes of the chain but the first.
+    /// Bits of the scale of the stages from coefficients to slots: their results are multiplied by all that follows.
     pub log2_scale: u32,
-    /// Bits of q_0, the modulus of a column at rest.
+    /// Bits of the scale of the levels below, but for those on the way down.
+    pub log2_inner: u32,
+    /// Bits of q_0, the modulus of a column at rest. A small one leaves more bits to the matrices of the first stage.
     pub first_bits: u32,
     /// Special primes.
     pub special: usize,
@@ -118,49 +122,47 @@ impl Candidate {
         2 * self.stages + self.shape.levels()
     }
 
-    /// What primes are searched for.
+    /// Bits of the scale of a level: at level 0 that of q_0.
     #[must_use]
-    pub fn sizes(&self) -> Sizes {
-        let mut chain_bits = vec![self.log2_scale; self.levels() + 1];
-        chain_bits[0] = self.first_bits;
-        Sizes {
+    pub fn log2_scale_at(&self, level: usize) -> u32 {
+        if level == 0 {
+            return self.first_bits;
+        }
+        let steps = (self.levels() - self.stages).saturating_sub(level);
+        (0..steps).fold(self.log2_scale, |bits, _| descend(bits, self.log2_inner))
+    }
+
+    fn ladder(&self) -> Ladder {
+        Ladder {
             degree: self.degree,
-            chain_bits,
-            special_bits: vec![SPECIAL_BITS; self.special],
+            scales: (0..=self.levels())
+                .map(|level| self.log2_scale_at(level))
+                .collect(),
+            special: self.special,
             digit_limbs: self.digit_limbs,
         }
     }
 
-    fn log2_modulus(&self) -> f64 {
-        let chain = self.first_bits as usize + self.levels() * self.log2_scale as usize;
-        (chain + self.special * SPECIAL_BITS as usize) as f64
-    }
-
-    /// Whether key switches are sound: P above every digit, and not more digits than the ring layer has.
-    fn is_sound(&self) -> bool {
-        if self.digit_limbs == 0 {
-            return false;
-        }
-        let first = self.first_bits as usize + (self.digit_limbs - 1) * self.log2_scale as usize;
-        let digits = (self.levels() + 1).div_ceil(self.digit_limbs);
-        first < self.special * SPECIAL_BITS as usize
-            && digits <= crate::params::MAX_DIGITS
-            && self.first_bits + SPECIAL_BITS <= crate::params::MAX_ENCAPSULATION_BITS as u32
+    /// What primes are searched for.
+    ///
+    /// # Panics
+    /// If the scales need primes of sizes that there are not; no candidate that is found does.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        self.ladder().sizes().expect("scales that primes lead to")
     }
 
     /// Judges the candidate; nothing where its key switches are not sound or Q·P is too large.
     #[must_use]
     pub fn judge(&self) -> Option<Judgement> {
-        let secure = self.log2_modulus() <= largest_modulus(self.degree);
+        let secure = self.ladder().log2_modulus()? <= largest_modulus(self.degree);
         self.judge_noise().filter(|_| secure)
     }
 
     /// Judges the candidate whatever the size of Q·P; nothing where its key switches are not sound.
     #[must_use]
     pub fn judge_noise(&self) -> Option<Judgement> {
-        if !self.is_sound() {
-            return None;
-        }
+        let log2_modulus = self.ladder().log2_modulus()?;
         // A fixed point: the input is a sum of results.
         let fresh = RnsParams::SIGMA / f64::from(self.first_bits).exp2();
         let (mut output_deviation, mut bias, mut log2_failure) = self.failure(fresh).ok()?;
@@ -171,29 +173,13 @@ impl Candidate {
         let (key_switches, transforms) = self.cost().ok()?;
         Some(Judgement {
             limbs: self.levels() + 1,
-            log2_modulus: self.log2_modulus(),
+            log2_modulus,
             output_deviation,
             bias,
             log2_failure,
             key_switches,
             transforms,
         })
-    }
-
-    /// Noise of the operations on values.
-    fn operation_noise(&self) -> OperationNoise {
-        let norm = 2.0 * self.degree as f64 / 3.0;
-        let scale = f64::from(self.log2_scale).exp2();
-        OperationNoise::at_scale(self.degree, norm, scale, self.key_noise())
-    }
-
-    /// Variance of a coefficient from the noise of keys, at most: P exceeds a digit by this many bits.
-    fn key_noise(&self) -> f64 {
-        let digit = self.digit_limbs as f64 * f64::from(self.log2_scale)
-            + f64::from(self.first_bits - self.log2_scale);
-        let ratio = (digit - self.special as f64 * f64::from(SPECIAL_BITS)).exp2();
-        let digits = (self.levels() + 1).div_ceil(self.digit_limbs) as f64;
-        digits * self.degree as f64 * ratio * ratio * RnsParams::SIGMA.powi(2) / 12.0
     }
 
     /// Variance of the phases over K that the exponential sees, for a column with noise of this standard deviation (in turns).
@@ -208,19 +194,18 @@ impl Candidate {
             degree: self.degree,
             stages: self.stages,
             top: self.levels(),
-            log2_scale: self.log2_scale,
-            first_bits: self.first_bits,
             bound: self.shape.exponential.bound(),
-            key_noise: self.key_noise(),
-            noise: self.operation_noise().into(),
+            noise: self.ladder().noise(),
+            ladder: self.ladder(),
             baby_switches: 1.0,
         }
     }
 
     /// Standard deviation of a result, bias and failure for a column with noise of this standard deviation (in turns).
     fn failure(&self, input: f64) -> Result<(f64, f64, f64), NoLevel> {
-        let noise = self.operation_noise();
+        let noise = self.ladder().noise();
         let variance = self.phase_variance(input);
+        let top = self.stages + self.shape.levels();
         let (high, low) = (self.shape.digits.high(), self.shape.digits.low());
         let all = 1usize << (high + low);
         // Digits that differ, each at another integer: noise depends on the message by the roots' places alone.
@@ -236,8 +221,8 @@ impl Candidate {
             cleanings: 0,
             ..self.shape
         };
-        let mut formula = Formula::new(noise);
-        let t = formula.input(self.shape.levels(), &points, variance);
+        let mut formula = Formula::new(noise.clone());
+        let t = formula.input(top, &points, variance);
         let selected = table::select(&mut formula, &t, &raw_shape)?;
         let exponential = self.shape.exponential.error() * f64::from(1 << high);
         let (mut bias, mut selectors) = (0.0, 0);
@@ -260,11 +245,12 @@ impl Candidate {
             bias = self.second_order(variance);
         }
 
+        let rounded = noise.at(self.stages).rescale.sqrt();
         let mut formula = Formula::new(noise);
-        let t = formula.input(self.shape.levels(), &points, variance);
+        let t = formula.input(top, &points, variance);
         let selected = table::select(&mut formula, &t, &self.shape)?;
         // Any table: errors of selectors add up, each with a weight below 1.
-        let mut deviations = vec![noise.rescale.sqrt(); points.len()];
+        let mut deviations = vec![rounded; points.len()];
         for digit in digits_of(&mut formula, &selected)? {
             for selector in &digit {
                 for (sum, variance) in deviations.iter_mut().zip(formula.real_variances(selector)) {
@@ -272,7 +258,7 @@ impl Candidate {
                 }
             }
             for sum in &mut deviations {
-                *sum += noise.rescale.sqrt();
+                *sum += rounded;
             }
         }
         let deviation = deviations.into_iter().fold(0.0, f64::max);
@@ -369,13 +355,10 @@ pub(crate) struct Maps {
     pub(crate) stages: usize,
     /// The level to which a column is raised.
     pub(crate) top: usize,
-    /// Bits of the scale of the first stages.
-    pub(crate) log2_scale: u32,
-    pub(crate) first_bits: u32,
     /// K.
     pub(crate) bound: f64,
-    /// Variance of a coefficient from the noise of keys, at most.
-    pub(crate) key_noise: f64,
+    pub(crate) ladder: Ladder,
+    /// That of the ladder.
     pub(crate) noise: LevelNoise,
     /// Key switches that a baby step takes, in the mean.
     pub(crate) baby_switches: f64,
@@ -390,9 +373,10 @@ impl Maps {
     /// Variance of the phases over K, for a column with noise of this standard deviation (in turns).
     pub(crate) fn phases(&self, input: f64) -> f64 {
         // A mod-raise ends with a rounding under the sparse secret and a key switch; both are units of q_0.
-        let unit = (-f64::from(self.first_bits)).exp2();
+        let unit = (-f64::from(self.ladder.scales[0])).exp2();
         let rounding = noise::rounding(RnsParams::ENCAPSULATION_WEIGHT as f64);
-        let rise = rounding + noise::rounding(2.0 * self.degree as f64 / 3.0) + self.key_noise;
+        let main = noise::rounding(2.0 * self.degree as f64 / 3.0);
+        let rise = rounding + main + self.ladder.key_noise();
         let degree = self.degree as f64;
         let mut variance = degree * (input * input + rise * unit * unit);
         // Diagonals of matrices are rounded, and each meets a slot: N coefficients with the variance of h + 1 numbers in [-1/2, 1/2]
@@ -401,8 +385,6 @@ impl Maps {
         let mut size = degree * (weight + 1.0) / 12.0;
         // A diagonal of the first stage has N coefficients.
         let mut coefficients = degree;
-        // The raised column has the scale q_0, what comes after it that of its level.
-        let mut matrix_scale = 2.0 * f64::from(self.log2_scale) - f64::from(self.first_bits);
         // Each level of butterflies halves the variance; the last stage divides by 2K as well.
         let levels = self.levels();
         for stage in 0..self.stages {
@@ -415,12 +397,12 @@ impl Maps {
                 self.noise.at(self.top - stage - 1),
             );
             variance = (variance + self.baby_switches * here.key_switch) * gain + below.rescale;
-            let rounded = coefficients / 12.0 / (2.0 * matrix_scale).exp2();
+            let matrix = self.ladder.log2_matrix(self.top - stage, stage == 0);
+            let rounded = coefficients / 12.0 / (2.0 * matrix).exp2();
             variance += size * rounded * levels.exp2() * 2.0;
             // Slots shrink as their noise does, and the diagonals of the next stage repeat themselves in shorter blocks.
             size *= (-levels).exp2();
             coefficients *= (-levels).exp2();
-            matrix_scale = f64::from(self.log2_scale);
         }
         // Twice the real part, and the noise of a conjugation.
         2.0 * variance + self.noise.at(self.top - self.stages).key_switch / 2.0
@@ -459,51 +441,121 @@ pub fn search(degree: usize, bits: u32, output_bits: u32) -> Option<(Candidate, 
     let bound = (RnsParams::ENCAPSULATION_WEIGHT + 1) as f64 / 2.0;
     // The first cleans nothing: a bit is the extremum of a cosine, flat in itself.
     let cleanings: &[u32] = if bits == 1 { &[0] } else { &[1, 2] };
-    let mut best: Option<(Candidate, Judgement)> = None;
+    let mut candidates = Vec::new();
     for (polynomial, doublings) in [(27, 3), (31, 3), (47, 2), (63, 2)] {
         let exponential = Exponential::new(bound, polynomial, doublings).ok()?;
         for &cleanings in cleanings {
-            for log2_scale in 28..=49 {
-                for special in 1..=crate::params::MAX_DIGIT_LIMBS {
-                    let candidate = Candidate {
-                        degree,
-                        log2_scale,
-                        first_bits: log2_scale,
-                        special,
-                        digit_limbs: digit_limbs(special, log2_scale),
-                        stages: 3,
-                        shape: Shape {
-                            digits,
-                            exponential,
-                            cleanings,
-                        },
-                        output_bits,
-                    };
-                    let cheaper = |transforms| best.is_none_or(|(_, b)| transforms < b.transforms);
-                    // Noise is what takes time to judge.
-                    if !candidate.is_sound()
-                        || candidate.log2_modulus() > largest_modulus(degree)
-                        || !candidate
-                            .cost()
-                            .is_ok_and(|(_, transforms)| cheaper(transforms))
-                    {
-                        continue;
-                    }
-                    if let Some(judgement) = candidate.judge()
-                        && judgement.log2_failure <= LOG2_FAILURE
-                    {
-                        best = Some((candidate, judgement));
+            for (special, digit_limbs) in digit_shapes() {
+                for log2_inner in 28..=49 {
+                    for log2_scale in log2_inner..=49 {
+                        candidates.push(Candidate {
+                            degree,
+                            log2_scale,
+                            log2_inner,
+                            first_bits: log2_inner.max(FIRST_BITS.min(log2_scale)),
+                            special,
+                            digit_limbs,
+                            stages: 3,
+                            shape: Shape {
+                                digits,
+                                exponential,
+                                cleanings,
+                            },
+                            output_bits,
+                        });
                     }
                 }
             }
         }
     }
-    best
+    cheapest(candidates)
 }
 
-/// The most primes of a digit that so many special primes exceed.
-fn digit_limbs(special: usize, log2_scale: u32) -> usize {
-    // A bit less: primes of a size lie on both sides of a power of two.
-    let bits = special * SPECIAL_BITS as usize - 1;
-    (bits / log2_scale as usize).min(crate::params::MAX_DIGIT_LIMBS)
+/// Parameters among which a search chooses.
+pub(crate) trait Searched: Copy {
+    type Judgement;
+    fn ladder(&self) -> Ladder;
+    /// Transforms of one table.
+    fn transforms(&self) -> Option<usize>;
+    /// Whether another candidate needs as many for certain.
+    fn costs_as(&self, other: &Self) -> bool;
+    /// Whether there is no less noise than in another candidate.
+    fn is_coarser(&self, other: &Self) -> bool;
+    /// log2 of the failure probability, and all that is known.
+    fn judged(&self) -> Option<(f64, Self::Judgement)>;
+}
+
+/// The candidate with the fewest transforms that is secure and fails with 2^[`LOG2_FAILURE`] at most.
+pub(crate) fn cheapest<C: Searched>(candidates: Vec<C>) -> Option<(C, C::Judgement)> {
+    let mut costs: Vec<(C, usize)> = Vec::new();
+    let mut sound = Vec::new();
+    for candidate in candidates {
+        let ladder = candidate.ladder();
+        let log2_modulus = ladder.log2_modulus();
+        let Some(log2_modulus) = log2_modulus.filter(|&x| x <= largest_modulus(ladder.degree))
+        else {
+            continue;
+        };
+        let known = costs.iter().find(|(other, _)| candidate.costs_as(other));
+        let cost = match known {
+            Some((_, cost)) => *cost,
+            None => {
+                let cost = candidate.transforms()?;
+                costs.push((candidate, cost));
+                cost
+            }
+        };
+        sound.push((cost, log2_modulus as u32, candidate));
+    }
+    // The cheapest first, and of these the largest modulus, which has the least noise.
+    sound.sort_by_key(|&(cost, log2_modulus, _)| (cost, std::cmp::Reverse(log2_modulus)));
+    let mut failed: Vec<C> = Vec::new();
+    sound.into_iter().find_map(|(_, _, candidate)| {
+        if failed.iter().any(|other| candidate.is_coarser(other)) {
+            return None;
+        }
+        let (log2_failure, judgement) = candidate.judged()?;
+        if log2_failure > LOG2_FAILURE {
+            failed.push(candidate);
+            return None;
+        }
+        Some((candidate, judgement))
+    })
+}
+
+/// Numbers of special primes, each with the numbers of a digit's primes that may be sound.
+pub(crate) fn digit_shapes() -> impl Iterator<Item = (usize, usize)> {
+    let special = 1..=MAX_SPECIAL_LIMBS;
+    special.flat_map(|special| {
+        (special..=MAX_DIGIT_LIMBS.min(2 * special)).map(move |digit| (special, digit))
+    })
+}
+
+impl Searched for Candidate {
+    type Judgement = Judgement;
+
+    fn ladder(&self) -> Ladder {
+        self.ladder()
+    }
+
+    fn transforms(&self) -> Option<usize> {
+        self.cost().ok().map(|(_, transforms)| transforms)
+    }
+
+    fn costs_as(&self, other: &Candidate) -> bool {
+        self.shape == other.shape
+            && (self.special, self.digit_limbs) == (other.special, other.digit_limbs)
+    }
+
+    fn is_coarser(&self, other: &Candidate) -> bool {
+        self.shape == other.shape
+            && self.log2_scale <= other.log2_scale
+            && self.log2_inner <= other.log2_inner
+            && self.first_bits >= other.first_bits
+    }
+
+    fn judged(&self) -> Option<(f64, Judgement)> {
+        let judgement = self.judge()?;
+        Some((judgement.log2_failure, judgement))
+    }
 }

@@ -7,7 +7,8 @@
 //!    has no effect.
 //! 2. The message is one digit of up to 4 bits, or two: a high digit h and a low digit l of w bits. `z^(2^(b-w))` is a root of unity that
 //!    depends on l alone. The function exp(-2πi·l/2^b), interpolated there, times z leaves exp(2πi·h/2^(b-w)): both digits
-//!    come out of one pass, where digits are otherwise taken off by one bootstrap each (Dumezy et al., eprint 2025/1301).
+//!    come out of one pass, where digits are otherwise taken off by one bootstrap each (Dumezy et al., eprint 2025/1301). So do the powers that the
+//!    high digit's interpolation needs: exp(-2πi·k·l/2^b) times z^k, for all k at once, which takes two levels less at 4 bits.
 //! 3. [`selectors`]: the indicator of each value of a digit, by Lagrange's interpolation at roots of unity
 //!    (Chung, Kim, Kim and Lee, 2/2024).
 //! 4. [`clean_all`]: 3x² - 2x³ squares the noise of the selectors, as they are 0 or 1 (BLEACH, 2022).
@@ -246,8 +247,8 @@ impl Shape {
         let digits = if low == 0 {
             selectors(high)
         } else {
-            // The low digit's powers, the correction of the phase, the high digit.
-            high as usize + low as usize - 1 + 1 + selectors(high)
+            // Squarings, the low digit's powers, what follows from them.
+            high as usize + low as usize - 1 + correction_levels(high)
         };
         let table = usize::from(self.cleanings > 0 || low > 0);
         self.exponential.levels() + digits + cleaning + table
@@ -405,6 +406,15 @@ pub fn harmonics<S: Slots>(
         let next = slots.mul(&powers[k / 2 - 1], &powers[k.div_ceil(2) - 1])?;
         powers.push(next);
     }
+    real_harmonics(slots, &powers)
+}
+
+/// The real harmonics of the powers up to n/2 of a root of unity.
+fn real_harmonics<S: Slots>(
+    slots: &mut S,
+    powers: &[S::Value],
+) -> Result<RealHarmonics<S::Value>, S::Error> {
+    let half = powers.len();
     let (mut cosines, mut sines) = (Vec::new(), Vec::new());
     for (index, power) in powers.iter().enumerate() {
         let conjugate = slots.conjugate(power)?;
@@ -541,6 +551,10 @@ pub fn select<S: Slots>(
     shape: &Shape,
 ) -> Result<Selected<S::Value>, S::Error> {
     let Digits { high, low } = shape.digits;
+    // The level of the high digit's selectors once they are clean: the low digit's need one level more for the table's weights. What comes
+    // earlier comes at a level where it costs more.
+    let clean = (slots.level(t) + 1).saturating_sub(shape.levels());
+    let late = clean + 1 + 2 * shape.cleanings as usize;
     let z = exponential(slots, t, &shape.exponential)?;
     if low == 0 {
         let harmonics = harmonics(slots, &z, high)?;
@@ -551,7 +565,7 @@ pub fn select<S: Slots>(
         clean_all(slots, &mut selected, shape.cleanings)?;
         return Ok(Selected::One(selected));
     }
-    let [mut high, mut low] = two_digits(slots, &z, shape.digits, [usize::MAX; 2])?;
+    let [mut high, mut low] = two_digits(slots, &z, shape.digits, [usize::MAX, late])?;
     clean_all(slots, &mut low, shape.cleanings)?;
     clean_all(slots, &mut high, shape.cleanings)?;
     Ok(Selected::Two(high, low))
@@ -568,18 +582,76 @@ pub fn two_digits<S: Slots>(
     levels: [usize; 2],
 ) -> Result<[Vec<S::Value>; 2], S::Error> {
     let Digits { high, low } = digits;
-    let mut turned = z.clone();
-    for _ in 0..high {
-        turned = slots.mul(&turned, &turned)?;
+    // z, z², z⁴ and so on.
+    let mut squares = vec![z.clone()];
+    for k in 0..high as usize {
+        squares.push(slots.mul(&squares[k], &squares[k])?);
     }
-    let low_harmonics = harmonics(slots, &turned, low)?;
+    let turned = &squares[high as usize];
+    let low_harmonics = harmonics(slots, turned, low)?;
     let low_selected = selectors(slots, &low_harmonics, levels[1])?;
+    // exp(-2πi·k·l/2^b)
     let (size, all) = (1usize << low, 1usize << (high + low));
-    let back: Vec<_> = (0..size).map(|l| Complex::root(l, all).conj()).collect();
-    let z = multiply(slots, z, &low_harmonics, &Harmonics::interpolate(&back))?;
-    let high_harmonics = harmonics(slots, &z, high)?;
+    let back = |k: usize| {
+        let values: Vec<_> = (0..size)
+            .map(|l| Complex::root(k * l % all, all).conj())
+            .collect();
+        Harmonics::interpolate(&values)
+    };
+    let high_harmonics = if high < DIRECT_BITS {
+        let z = multiply(slots, z, &low_harmonics, &back(1))?;
+        harmonics(slots, &z, high)?
+    } else {
+        let mut powers = Vec::new();
+        let level = low_harmonics.cosines.iter().map(|value| slots.level(value));
+        let level = level.min().unwrap_or(0);
+        for (index, power) in powers_to_half(slots, &squares, level)?.iter().enumerate() {
+            let factor = interpolate(slots, &low_harmonics, &back(index + 1))?;
+            powers.push(slots.mul(power, &factor)?);
+        }
+        real_harmonics(slots, &powers)?
+    };
     let high_selected = selectors(slots, &high_harmonics, levels[0])?;
     Ok([high_selected, low_selected])
+}
+
+/// Bits from which on a high digit's powers are corrected one by one, each by an interpolation of its own, which takes two levels. Fewer bits take
+/// no more when the phase is corrected once, before its powers are made.
+pub(crate) const DIRECT_BITS: u32 = 3;
+
+/// Levels from the harmonics of the low digit to the selectors of the high one.
+pub(crate) fn correction_levels(high: u32) -> usize {
+    if high < DIRECT_BITS {
+        1 + (high as usize - 1) + 1
+    } else {
+        3
+    }
+}
+
+/// The powers of z up to half the number of values of the high digit, given z, z², z⁴ and so on up to twice as much: at a level below `level`, which is one
+/// that the largest square has as well.
+fn powers_to_half<S: Slots>(
+    slots: &mut S,
+    squares: &[S::Value],
+    level: usize,
+) -> Result<Vec<S::Value>, S::Error> {
+    let half = 1usize << (squares.len() - 2);
+    // A product of k squares comes k - 1 levels below the first of them.
+    let start = level + (half.ilog2() as usize).saturating_sub(2);
+    let mut powers: Vec<S::Value> = Vec::with_capacity(half);
+    for k in 1..=half {
+        let square = 1usize << k.ilog2();
+        let power = &squares[square.ilog2() as usize];
+        powers.push(match k - square {
+            0 if slots.level(power) > start => slots.lower(power, start)?,
+            0 => power.clone(),
+            rest => {
+                let (square, rest) = (&powers[square - 1], &powers[rest - 1]);
+                slots.mul(square, rest)?
+            }
+        });
+    }
+    Ok(powers)
 }
 
 /// A value times a function on roots of unity; one level. The function's factors are multiplied into the value, which has

@@ -134,6 +134,32 @@ impl Diagonals {
         out
     }
 
+    /// The offset after the widest gap, the least where there are several, and the stride: all others follow it by multiples of that.
+    fn places(&self) -> (usize, usize) {
+        let offsets = || self.diagonals.keys().copied();
+        let (mut lowest, mut widest) = (0, 0);
+        let mut before = offsets().next_back().unwrap_or(0);
+        for offset in offsets() {
+            let gap = (offset + self.slots - before - 1) % self.slots + 1;
+            if gap > widest {
+                (lowest, widest) = (offset, gap);
+            }
+            before = offset;
+        }
+        let over = |offset: usize| (offset + self.slots - lowest) % self.slots;
+        (lowest, offsets().map(over).fold(self.slots, gcd))
+    }
+
+    /// Offsets grow by `offset`, and entries move `place` places ahead.
+    fn moved(&self, offset: usize, place: usize) -> Diagonals {
+        let diagonals = self.diagonals.iter().map(|(own, diagonal)| {
+            let mut diagonal = diagonal.clone();
+            diagonal.rotate_right(place);
+            ((own + offset) % self.slots, diagonal)
+        });
+        Diagonals::new(self.slots, diagonals.collect())
+    }
+
     /// The largest sum of squares in a row: by how much independent noise in the slots grows at most, as a variance.
     #[must_use]
     pub fn gain(&self) -> f64 {
@@ -268,18 +294,14 @@ impl StepPlan {
     pub fn new(matrix: &Diagonals, baby_steps: usize) -> StepPlan {
         assert!(baby_steps > 0);
         let slots = matrix.slots;
-        // Offsets are multiples of the stride: steps count in strides.
-        let stride = matrix.diagonals.keys().fold(slots, |a, &b| gcd(a, b));
-        let cycle = (slots / stride) as isize;
-        let baby_steps = (baby_steps as isize).min(cycle);
+        let (lowest, stride) = matrix.places();
         let mut babies = Vec::new();
         let mut giants: BTreeMap<usize, Vec<(usize, &Vec<Complex>)>> = BTreeMap::new();
         for (&offset, diagonal) in &matrix.diagonals {
-            let step = (offset / stride) as isize;
-            let signed = if 2 * step > cycle { step - cycle } else { step };
-            let baby = signed.rem_euclid(baby_steps) as usize * stride;
-            let giant =
-                (signed * stride as isize - baby as isize).rem_euclid(slots as isize) as usize;
+            let step = (offset + slots - lowest) % slots / stride;
+            let baby = step % baby_steps;
+            let giant = (lowest + (step - baby) * stride) % slots;
+            let baby = baby * stride;
             giants.entry(giant).or_default().push((baby, diagonal));
             babies.push(baby);
         }
@@ -315,6 +337,34 @@ impl StepPlan {
         plans
             .min_by_key(|plan| (plan.rotations().len(), usize::MAX - plan.babies().len()))
             .unwrap_or_else(|| StepPlan::new(matrix, 1))
+    }
+
+    /// The cheapest plans of matrices that apply one after the other. What each but the last does beside a rotation is planned, and the rotation left
+    /// to those after it: by [`StepPlan::horner`], only the last takes one at its end.
+    #[must_use]
+    pub fn sequence(stages: &[Diagonals]) -> Vec<StepPlan> {
+        let slots = stages.first().map_or(1, Diagonals::slots);
+        let mut lowest: Vec<usize> = stages.iter().map(|stage| stage.places().0).collect();
+        // Where the offsets of a stage close a circle, it may begin anywhere: so that all rotations together are the shortest.
+        let is_circle = |stage: &Diagonals| stage.diagonals.len() * stage.places().1 == slots;
+        if let Some(circle) = stages.iter().position(is_circle) {
+            let stride = stages[circle].places().1;
+            let others: usize = lowest.iter().sum::<usize>() - lowest[circle];
+            lowest[circle] = (slots - others % slots).div_ceil(stride) * stride % slots;
+        }
+        let mut left = 0;
+        let mut plans = Vec::with_capacity(stages.len());
+        for (number, (stage, own)) in stages.iter().zip(lowest).enumerate() {
+            let is_last = number + 1 == stages.len();
+            let moved = if is_last {
+                stage.moved(left, 0)
+            } else {
+                left = (left + own) % slots;
+                stage.moved(slots - own, left)
+            };
+            plans.push(StepPlan::cheapest(&moved));
+        }
+        plans
     }
 
     /// The plan of this matrix times a diagonal one: slots are multiplied by `factors` first.
@@ -523,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn sixty_three_diagonals_take_fourteen_rotations() {
+    fn sixty_three_diagonals_take_fifteen_rotations() {
         // The offsets of five levels: -31 to 31 strides.
         let slots = 1 << 12;
         let diagonals = (-31isize..=31)
@@ -536,15 +586,37 @@ mod tests {
             .collect();
         let plan = StepPlan::cheapest(&Diagonals::new(slots, diagonals));
         assert_eq!((plan.babies().len(), plan.giants().len()), (8, 8));
-        assert_eq!(plan.rotations().len(), 14);
+        assert_eq!(plan.rotations().len(), 15);
         let expected = Horner {
             baby: 4,
             giant: 32,
-            lowest: slots - 128,
+            lowest: slots - 124,
             span: 7,
         };
         assert_eq!(plan.horner(), expected);
         assert_eq!(plan.horner().rotations().len(), 3);
+    }
+
+    /// All stages together rotate by one place at the end, for which the stage of single places has a key.
+    #[test]
+    fn sequences_do_what_the_matrices_do() {
+        for (degree, stages) in [(32, 1), (256, 2), (1 << 11, 2), (1 << 12, 3)] {
+            let embedding = Embedding::new(degree);
+            let v = vector(embedding.slots());
+            for stages in [
+                coefficients_to_slots(&embedding, stages),
+                slots_to_coefficients(&embedding, stages),
+            ] {
+                let expected = stages.iter().fold(v.clone(), |v, stage| stage.apply(&v));
+                let plans = StepPlan::sequence(&stages);
+                let found = plans.iter().fold(v.clone(), |v, plan| plan.apply(&v));
+                assert!(worst(&found, &expected) < 1e-9);
+                let lowest: Vec<_> = plans.iter().map(|plan| plan.horner().lowest).collect();
+                let (last, others) = lowest.split_last().unwrap_or((&0, &[]));
+                assert!(others.iter().all(|&lowest| lowest == 0));
+                assert!(*last <= 1, "{degree}: {lowest:?}");
+            }
+        }
     }
 
     #[test]

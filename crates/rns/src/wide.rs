@@ -173,8 +173,9 @@ impl WideShape {
         if low == 0 {
             return exponential + high + early;
         }
-        // Squarings, the low digit's powers and selectors; its powers, the correction of the phase, the high digit.
-        exponential + high + low + early.max(high + late)
+        // Squarings, the low digit's powers; then its selectors, and the high digit's.
+        exponential + high + low - 1
+            + (1 + early).max(table::correction_levels(digits.high()) + late)
     }
 }
 
@@ -238,11 +239,12 @@ impl WidePipeline {
         if let Some(last) = there.last_mut() {
             last.scale(0.5 / shape.exponential.bound());
         }
-        let plans = |stages: Vec<Diagonals>| stages.iter().map(StepPlan::cheapest).collect();
         WidePipeline {
             shape,
-            to_slots: plans(there),
-            to_coefficients: plans(transform::slots_to_coefficients(embedding, stages)),
+            to_slots: StepPlan::sequence(&there),
+            to_coefficients: StepPlan::sequence(&transform::slots_to_coefficients(
+                embedding, stages,
+            )),
         }
     }
 

@@ -1,8 +1,8 @@
 //! The search for parameters of wide tables, as [`crate::search`] does it for those of up to 8 bits.
 //!
 //! Scales differ by level. *Coarse* ones do for all levels at which cleaning is to come, since it squares away what their roundings add.
-//! From the square of the last cleaning on, *fine* ones are wanted: noise that enters there stays. A product of scale Δ² becomes one of scale Δ'
-//! after division by a prime of Δ²/Δ': the prime between the two kinds of levels is smaller than both, [`WideCandidate::sizes`].
+//! From the square of the last cleaning on, *fine* ones are wanted: noise that enters there stays. Phases are multiplied by all that follows, so that the stages
+//! that make them have a scale of their own.
 //!
 //! Noise, beyond what [`crate::search`] says:
 //!
@@ -18,12 +18,11 @@ use toroid_tfhe::noise::{log2_add, log2_tail};
 
 use crate::complex::Complex;
 use crate::formula::Formula;
+use crate::ladder::{Ladder, descend};
 use crate::model::{LevelNoise, Model, NoLevel, Operation, OperationNoise, Vector};
-use crate::params::{
-    MAX_DIGIT_LIMBS, MAX_DIGITS, MAX_PRIME_BITS, MIN_PRIME_BITS, RnsParams, Shape as Sizes,
-};
+use crate::params::{MAX_PRIME_BITS, RnsParams, Shape as Sizes};
 use crate::search::{
-    INPUT_NORM, LOG2_FAILURE, Maps, SPECIAL_BITS, TAIL, TableNoise, largest_modulus,
+    INPUT_NORM, Maps, Searched, TAIL, TableNoise, cheapest, digit_shapes, largest_modulus,
     matrix_switches, transforms,
 };
 use crate::table::{Digits, Exponential, Table};
@@ -40,7 +39,9 @@ const FIRST_BITS: u32 = 44;
 pub struct WideCandidate {
     /// N.
     pub degree: usize,
-    /// Bits of the scale above the last cleaning of early digits.
+    /// Bits of the scale of the stages from coefficients to slots, in a pass of two digits.
+    pub log2_scale: u32,
+    /// Bits of the scale below, but for levels on the way down, and above the last cleaning of early digits.
     pub log2_coarse: u32,
     /// Bits of the scale from there on.
     pub log2_fine: u32,
@@ -132,26 +133,34 @@ impl WideCandidate {
             return self.first_bits;
         }
         // The last cleaning of early digits ends at the level of the pairs.
-        if level > self.stages + self.shape.pair_level() + 1 {
-            self.log2_coarse
-        } else {
-            self.log2_fine
+        if level <= self.stages + self.shape.pair_level() + 1 {
+            return self.log2_fine;
         }
+        let steps = self.phase_level().saturating_sub(level);
+        (0..steps).fold(self.log2_scale, |bits, _| descend(bits, self.log2_coarse))
     }
 
-    /// Bits of the primes of the chain: two at a time of the scale of their level, less those of the level below.
-    fn chain_bits(&self) -> Option<Vec<u32>> {
-        let scale = |level: usize| self.log2_scale_at(level);
-        let prime = |level: usize| match level {
-            // No product is rescaled to level 0, and matrices have any scale.
-            0 | 1 => Some(scale(level)),
-            _ => (2 * scale(level)).checked_sub(scale(level - 1)),
-        };
-        let bits: Option<Vec<u32>> = (0..=self.levels()).map(prime).collect();
-        bits.filter(|bits| {
-            bits.iter()
-                .all(|bits| (MIN_PRIME_BITS + 1..=MAX_PRIME_BITS).contains(bits))
-        })
+    /// The lowest level of phases of a pass that has the most digits of all.
+    fn phase_level(&self) -> usize {
+        let parts = [Part::High, Part::Low];
+        let most = parts.map(|part| self.shape.digits(part).low() > 0);
+        let most = most.contains(&true);
+        let fullest = parts
+            .into_iter()
+            .filter(|&part| (self.shape.digits(part).low() > 0) == most);
+        let levels = fullest.map(|part| self.top(part) - self.stages);
+        levels.min().unwrap_or(0)
+    }
+
+    fn ladder(&self) -> Ladder {
+        Ladder {
+            degree: self.degree,
+            scales: (0..=self.levels())
+                .map(|level| self.log2_scale_at(level))
+                .collect(),
+            special: self.special,
+            digit_limbs: self.digit_limbs,
+        }
     }
 
     /// What primes are searched for.
@@ -160,49 +169,13 @@ impl WideCandidate {
     /// If the scales need primes of sizes that there are not; no candidate that is found does.
     #[must_use]
     pub fn sizes(&self) -> Sizes {
-        Sizes {
-            degree: self.degree,
-            chain_bits: self.chain_bits().expect("scales that primes lead to"),
-            special_bits: vec![SPECIAL_BITS; self.special],
-            digit_limbs: self.digit_limbs,
-        }
-    }
-
-    /// log2(Q·P), where key switches are sound.
-    fn log2_modulus(&self) -> Option<f64> {
-        let chain = self.chain_bits()?;
-        let special = self.special as u32 * SPECIAL_BITS;
-        let digits: Vec<u32> = chain
-            .chunks(self.digit_limbs)
-            .map(|digit| digit.iter().sum())
-            .collect();
-        let sound = digits.len() <= MAX_DIGITS
-            && digits.iter().all(|&bits| bits < special)
-            && self.first_bits + SPECIAL_BITS <= crate::params::MAX_ENCAPSULATION_BITS as u32;
-        sound.then(|| f64::from(digits.iter().sum::<u32>() + special))
-    }
-
-    /// Variance of a coefficient from the noise of keys, at most.
-    fn key_noise(&self) -> f64 {
-        let chain = self.chain_bits().unwrap_or_default();
-        let special = f64::from(self.special as u32 * SPECIAL_BITS);
-        let ratios = chain.chunks(self.digit_limbs.max(1)).map(|digit| {
-            let bits: u32 = digit.iter().sum();
-            (2.0 * (f64::from(bits) - special)).exp2()
-        });
-        self.degree as f64 * ratios.sum::<f64>() * RnsParams::SIGMA.powi(2) / 12.0
+        self.ladder().sizes().expect("scales that primes lead to")
     }
 
     /// Noise of the operations, by level.
     #[must_use]
     pub fn noise_by_level(&self) -> LevelNoise {
-        let norm = 2.0 * self.degree as f64 / 3.0;
-        let key_noise = self.key_noise();
-        let levels = (0..=self.levels()).map(|level| {
-            let scale = f64::from(self.log2_scale_at(level)).exp2();
-            OperationNoise::at_scale(self.degree, norm, scale, key_noise)
-        });
-        LevelNoise::new(levels.collect())
+        self.ladder().noise()
     }
 
     fn maps(&self, part: Part) -> Maps {
@@ -210,11 +183,9 @@ impl WideCandidate {
             degree: self.degree,
             stages: self.stages,
             top: self.top(part),
-            log2_scale: self.log2_coarse,
-            first_bits: self.first_bits,
             bound: self.shape.exponential.bound(),
-            key_noise: self.key_noise(),
             noise: self.noise_by_level(),
+            ladder: self.ladder(),
             baby_switches: LEAN_SWITCHES,
         }
     }
@@ -222,14 +193,14 @@ impl WideCandidate {
     /// Judges the candidate; nothing where its key switches are not sound or Q·P is too large.
     #[must_use]
     pub fn judge(&self) -> Option<WideJudgement> {
-        let secure = self.log2_modulus()? <= largest_modulus(self.degree);
+        let secure = self.ladder().log2_modulus()? <= largest_modulus(self.degree);
         self.judge_noise().filter(|_| secure)
     }
 
     /// Judges the candidate whatever the size of Q·P; nothing where its key switches are not sound.
     #[must_use]
     pub fn judge_noise(&self) -> Option<WideJudgement> {
-        let log2_modulus = self.log2_modulus()?;
+        let log2_modulus = self.ladder().log2_modulus()?;
         // A fixed point: the input is a sum of results.
         let fresh = RnsParams::SIGMA / f64::from(self.first_bits).exp2();
         let mut noise = self.noise(fresh, 0.0).ok()?;
@@ -483,7 +454,7 @@ fn digit_size(digits: Digits) -> f64 {
     f64::from(1 << digits.high().max(digits.low()))
 }
 
-/// The cheapest candidate for tables from `bits` to `output_bits` at this degree whose batches fail with 2^[`LOG2_FAILURE`] at most;
+/// The cheapest candidate for tables from `bits` to `output_bits` at this degree whose batches fail with 2^[`LOG2_FAILURE`](crate::search::LOG2_FAILURE) at most;
 /// nothing where there is none.
 #[must_use]
 pub fn search(
@@ -507,12 +478,13 @@ pub fn search_shape(
     let mut candidates = Vec::new();
     for (polynomial, doublings) in [(31, 3), (47, 2), (63, 2)] {
         let shape = shape(Exponential::new(bound, polynomial, doublings).ok()?)?;
-        for special in 4..=MAX_DIGIT_LIMBS {
-            for digit_limbs in 4..=MAX_DIGIT_LIMBS {
-                for log2_coarse in 36..=48 {
+        for (special, digit_limbs) in digit_shapes().filter(|(special, _)| *special >= 4) {
+            for log2_coarse in 34..=48 {
+                for log2_scale in log2_coarse..=49 {
                     for log2_fine in 44..=MAX_PRIME_BITS {
                         candidates.push(WideCandidate {
                             degree,
+                            log2_scale,
                             log2_coarse,
                             log2_fine,
                             first_bits: FIRST_BITS,
@@ -527,50 +499,34 @@ pub fn search_shape(
             }
         }
     }
-    let secure = |candidate: &WideCandidate| {
-        let log2_modulus = candidate.log2_modulus()?;
-        (log2_modulus <= largest_modulus(degree)).then_some(log2_modulus)
-    };
-    let mut costs: Vec<(Exponential, usize, usize, usize)> = Vec::new();
-    let mut sound = Vec::new();
-    for candidate in candidates {
-        let Some(log2_modulus) = secure(&candidate) else {
-            continue;
-        };
-        let key = (
-            candidate.shape.exponential,
-            candidate.special,
-            candidate.digit_limbs,
-        );
-        let known = costs.iter().find(|(a, b, c, _)| (*a, *b, *c) == key);
-        let cost = match known {
-            Some((.., cost)) => *cost,
-            None => {
-                let (first, _) = candidate.costs().ok()?;
-                costs.push((key.0, key.1, key.2, first.transforms));
-                first.transforms
-            }
-        };
-        sound.push((cost, log2_modulus as u32, candidate));
+    cheapest(candidates)
+}
+
+impl Searched for WideCandidate {
+    type Judgement = WideJudgement;
+
+    fn ladder(&self) -> Ladder {
+        self.ladder()
     }
-    // The cheapest first, and of these the largest modulus, which has the least noise.
-    sound.sort_by_key(|&(cost, log2_modulus, _)| (cost, std::cmp::Reverse(log2_modulus)));
-    let mut failed: Vec<WideCandidate> = Vec::new();
-    sound.into_iter().find_map(|(_, _, candidate)| {
-        // Coarser scales than those of a candidate that failed fail too.
-        let hopeless = failed.iter().any(|other| {
-            other.shape == candidate.shape
-                && other.log2_coarse >= candidate.log2_coarse
-                && other.log2_fine >= candidate.log2_fine
-        });
-        if hopeless {
-            return None;
-        }
-        let judgement = candidate.judge()?;
-        if judgement.log2_failure > LOG2_FAILURE {
-            failed.push(candidate);
-            return None;
-        }
-        Some((candidate, judgement))
-    })
+
+    fn transforms(&self) -> Option<usize> {
+        self.costs().ok().map(|(first, _)| first.transforms)
+    }
+
+    fn costs_as(&self, other: &WideCandidate) -> bool {
+        self.shape == other.shape
+            && (self.special, self.digit_limbs) == (other.special, other.digit_limbs)
+    }
+
+    fn is_coarser(&self, other: &WideCandidate) -> bool {
+        self.shape == other.shape
+            && self.log2_scale <= other.log2_scale
+            && self.log2_coarse <= other.log2_coarse
+            && self.log2_fine <= other.log2_fine
+    }
+
+    fn judged(&self) -> Option<(f64, WideJudgement)> {
+        let judgement = self.judge()?;
+        Some((judgement.log2_failure, judgement))
+    }
 }

@@ -23,6 +23,7 @@ fn bench(degree: usize, shape: Shape, stages: usize) -> Bench {
     Bench::new(&Candidate {
         degree,
         log2_scale: 42,
+        log2_inner: 42,
         first_bits: 42,
         special: 6,
         digit_limbs: 7,

@@ -30,9 +30,9 @@ impl Bench {
     pub fn new(candidate: &Candidate) -> Bench {
         let embedding = Embedding::new(candidate.degree);
         let pipeline = Pipeline::new(&embedding, candidate.shape, candidate.stages);
-        let log2_scale = f64::from(candidate.log2_scale);
         let mut params = RnsParams::search(&candidate.sizes()).unwrap();
-        order_primes(&mut params, log2_scale);
+        order_primes(&mut params, |level| candidate.log2_scale_at(level).into());
+        let log2_scale = candidate.log2_scale_at(candidate.levels()).into();
         let context = Context::new(params).unwrap();
         let mut rng = Csprng::from_seed([5; 32]);
         let secret = SecretKey::generate(&context, &mut rng);
