@@ -18,13 +18,14 @@ use toroid_tfhe::serialize::{
     write_object,
 };
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::ClientKey,
     Kind::BootstrappingKey,
     Kind::KeySwitchingKey,
     Kind::TestVector,
     Kind::Sample,
     Kind::SeededBootstrappingKey,
+    Kind::SeededWordsBootstrappingKey,
     Kind::SeededKeySwitchingKey,
     Kind::EncryptedClientKey,
 ];

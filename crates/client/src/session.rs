@@ -1127,13 +1127,11 @@ impl Session {
 /// Which public key a file of this kind holds, and in which form; `None` for anything else.
 #[must_use]
 pub fn public_key(kind: Kind) -> Option<(KeyKind, KeyForm)> {
-    match kind {
-        Kind::BootstrappingKey => Some((KeyKind::Bootstrapping, KeyForm::Expanded)),
-        Kind::KeySwitchingKey => Some((KeyKind::KeySwitching, KeyForm::Expanded)),
-        Kind::SeededBootstrappingKey => Some((KeyKind::Bootstrapping, KeyForm::Seeded)),
-        Kind::SeededKeySwitchingKey => Some((KeyKind::KeySwitching, KeyForm::Seeded)),
-        Kind::ClientKey | Kind::EncryptedClientKey | Kind::TestVector | Kind::Sample => None,
-    }
+    let of_kind = match kind.is_key_switching_key() {
+        true => KeyKind::KeySwitching,
+        false => KeyKind::Bootstrapping,
+    };
+    kind.key_form().map(|form| (of_kind, form))
 }
 
 /// What secure computing metadata says of a sample's noise.

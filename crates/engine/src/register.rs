@@ -108,7 +108,7 @@ pub(crate) fn key_kind(vr: VrNumber) -> Option<KeyKind> {
 /// Most bytes of a ring key.
 const MAX_RING_KEY_BYTES: u64 = 4 << 30;
 
-/// Bytes of a key object. The two forms never have the same size. `None` for a ring key, whose ring has its own.
+/// Bytes of a key object. Forms of the same size have the same bytes. `None` for a ring key, whose ring has its own.
 fn key_bytes(kind: KeyKind, form: KeyForm, params: &ParamSet) -> Option<u64> {
     match kind {
         KeyKind::Bootstrapping => Some(form.bootstrapping_key_bytes(params)),
@@ -179,8 +179,9 @@ pub fn check_size(vr: VrNumber, params: &ParamSet, found: u64) -> Result<(), Eng
             expected: "the data id of a key is 1 (bootstrapping key), 2 (key-switching key) or 3 (ring key)",
         });
     };
-    let seeded = key_kind(vr).and_then(|kind| key_bytes(kind, KeyForm::Seeded, params));
-    if found != expected && Some(found) != seeded {
+    let kind = key_kind(vr);
+    if found != expected && kind.is_none_or(|kind| key_form(kind, params, found).is_none()) {
+        let seeded = kind.and_then(|kind| key_bytes(kind, KeyForm::Seeded, params));
         return Err(EngineError::Size {
             vr,
             params: params.name,

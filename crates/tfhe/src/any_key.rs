@@ -446,6 +446,11 @@ fn bootstrapping_loader<M: Modulus, A: Arithmetic<M>>(
             let make = |part: &StageParams| SeededBootstrappingKeyLoader::<M, A>::new(part, simd);
             AnyKeyLoader::new(PartsLoader::bootstrapping(params, form, make)?, finish)
         }
+        KeyForm::SeededWords => {
+            let make =
+                |part: &StageParams| SeededBootstrappingKeyLoader::<M, A>::of_words(part, simd);
+            AnyKeyLoader::new(PartsLoader::bootstrapping(params, form, make)?, finish)
+        }
     })
 }
 
@@ -460,7 +465,7 @@ fn key_switching_loader<M: Modulus>(
             let make = |part: &StageParams| KeySwitchingKeyLoader::<M>::new(part, simd);
             AnyKeyLoader::new(PartsLoader::key_switching(params, form, make)?, finish)
         }
-        KeyForm::Seeded => {
+        KeyForm::Seeded | KeyForm::SeededWords => {
             let make = |part: &StageParams| SeededKeySwitchingKeyLoader::<M>::new(part, simd);
             AnyKeyLoader::new(PartsLoader::key_switching(params, form, make)?, finish)
         }

@@ -8,7 +8,7 @@ pub const fn bytes(count: usize, width: u32) -> usize {
     (count * width as usize).div_ceil(8)
 }
 
-/// Appends values below 2^width, for a width below 64, to `out`. Bits that are left in the last byte are 0.
+/// Appends values below 2^width, for a width of 1 to 64, to `out`. Bits that are left in the last byte are 0.
 pub fn write(values: impl Iterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
     let (mut pending, mut filled) = (0u128, 0);
     for value in values {
@@ -35,7 +35,7 @@ pub fn read(
     what: &str,
     mut take: impl FnMut(u64),
 ) -> Result<(), TfheError> {
-    let mask = (1 << width) - 1;
+    let mask = u64::MAX >> (64 - width);
     let (mut pending, mut filled) = (0u128, 0);
     let mut words = bytes.chunks(8).map(|bytes| {
         let mut word = [0; 8];
@@ -70,8 +70,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_come_back(words: Vec<u64>, width in 1u32..64) {
-            let values: Vec<u64> = words.iter().map(|word| word & ((1 << width) - 1)).collect();
+        fn values_come_back(words: Vec<u64>, width in 1u32..=64) {
+            let values: Vec<u64> = words.iter().map(|word| word >> (64 - width)).collect();
             let mut written = vec![7];
             write(values.iter().copied(), width, &mut written);
             prop_assert_eq!(written.len(), 1 + bytes(values.len(), width));

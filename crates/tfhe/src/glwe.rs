@@ -9,6 +9,7 @@ use toroid_ring::ntt::NttPlan;
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 use crate::TfheError;
+use crate::bodies;
 use crate::encoding::Encoding;
 use crate::lwe::{LweSecretKey, check_words};
 use crate::memory::SecretWords;
@@ -384,8 +385,8 @@ impl RowMaker {
     }
 
     /// GGSW sample number `index` of a key, which encrypts `bit`, as its rows of k+1 polynomials ([`StageParams::ggsw_row`]):
-    /// a row encrypts 0 with bit·g_level added to its component. Masks are those that `seed` gives; what a mask component carries
-    /// stands in the body, as -bit·g_level·s_c.
+    /// a row encrypts 0 with bit·g_level added to its component, and its body is rounded. Masks are those that `seed` gives; what a mask
+    /// component carries stands in the body, as -bit·g_level·s_c.
     pub(crate) fn ggsw<M: Modulus>(
         &self,
         index: usize,
@@ -405,11 +406,12 @@ impl RowMaker {
                 let body = &mut out[params.extracted_dimension()];
                 *body = M::add(*body, message);
             }
+            self.round_body::<M>(out);
         }
     }
 
     /// Key number `index` for a switch from k secret polynomials to this key's: for each of them and each level of the mask's
-    /// gadget a row that encrypts it times g_level. `secrets` holds them as field elements, small ones: centred below 2^31.
+    /// gadget a row that encrypts it times g_level, and whose body is rounded. `secrets` holds them as field elements, small ones: centred below 2^31.
     pub(crate) fn ring_switch<M: Modulus>(
         &self,
         index: usize,
@@ -430,6 +432,7 @@ impl RowMaker {
                 let factor = goldilocks::to_centered(*coefficient) as i32;
                 *word = M::add(*word, M::mul_signed(unit, factor));
             }
+            self.round_body::<M>(out);
         }
     }
 
@@ -456,6 +459,13 @@ impl RowMaker {
             for (word, coefficient) in body.iter_mut().zip(factor) {
                 *word = M::add(*word, M::mul_signed(unit, *coefficient));
             }
+        }
+    }
+
+    /// Rounds the body of a row of a public key, once it is encrypted.
+    fn round_body<M: Modulus>(&self, row: &mut [M::Word]) {
+        for word in &mut row[self.params.extracted_dimension()..] {
+            *word = bodies::round::<M>(*word, self.params.body_bits);
         }
     }
 

@@ -2,11 +2,15 @@
 
 mod parts;
 
+use std::marker::PhantomData;
+
 use rayon::prelude::*;
 use toroid_ring::simd::SimdLevel;
 
 use crate::TfheError;
 use crate::arithmetic::Arithmetic;
+use crate::bits;
+use crate::bodies;
 use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
 use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use crate::modulus::{Modulus, Torus32};
@@ -66,18 +70,21 @@ struct Splitter<M: Modulus> {
     taken: u64,
     seed: [u8; SEED_BYTES],
     /// The present batch; every one but the last gets full.
-    batch: Vec<M::Word>,
-    /// Words of the body of one row or sample.
+    batch: Vec<u8>,
+    /// Bits of a coefficient.
+    width: u32,
+    /// Coefficients of the body of one row or sample: whole bytes.
     unit: usize,
+    modulus: PhantomData<M>,
 }
 
 impl<M: Modulus> Splitter<M> {
-    /// For bodies of `unit` words, handed out up to `units` at a time.
+    /// For bodies of `unit` coefficients of `width` bits, handed out up to `units` at a time.
     fn new(
         what: &'static str,
         params: &StageParams,
         total: u64,
-        unit: usize,
+        (unit, width): (usize, u32),
         units: usize,
     ) -> Self {
         Splitter {
@@ -86,8 +93,10 @@ impl<M: Modulus> Splitter<M> {
             total,
             taken: 0,
             seed: [0; SEED_BYTES],
-            batch: vec![M::Word::default(); unit * units],
+            batch: vec![0; bits::bytes(unit, width) * units],
+            width,
             unit,
+            modulus: PhantomData,
         }
     }
 
@@ -96,7 +105,7 @@ impl<M: Modulus> Splitter<M> {
     fn write(
         &mut self,
         mut bytes: &[u8],
-        mut load: impl FnMut(&MaskSeed, u64, &[M::Word]) -> Result<(), TfheError>,
+        mut load: impl FnMut(&MaskSeed, u64, &[u8]) -> Result<(), TfheError>,
     ) -> Result<(), TfheError> {
         let end = self.taken + bytes.len() as u64;
         if end > self.total {
@@ -111,59 +120,62 @@ impl<M: Modulus> Splitter<M> {
             bytes = bodies;
         }
         let seed = MaskSeed::from_bytes(self.seed);
-        let batch_bytes = size_of_val(self.batch.as_slice());
+        let unit_bytes = bits::bytes(self.unit, self.width) as u64;
         while !bytes.is_empty() {
             let position = self.taken - SEED_BYTES as u64;
-            let at = (position % batch_bytes as u64) as usize;
-            let (now, later) = bytes.split_at(bytes.len().min(batch_bytes - at));
+            let at = (position % self.batch.len() as u64) as usize;
+            let (now, later) = bytes.split_at(bytes.len().min(self.batch.len() - at));
             let filled = at + now.len();
-            bytemuck::cast_slice_mut::<_, u8>(&mut self.batch)[at..filled].copy_from_slice(now);
+            self.batch[at..filled].copy_from_slice(now);
             self.taken += now.len() as u64;
             bytes = later;
-            if filled == batch_bytes || self.taken == self.total {
-                let word_bytes = size_of::<M::Word>();
-                let first = (position - at as u64) / (self.unit * word_bytes) as u64;
-                load(&seed, first, &self.batch[..filled / word_bytes])?;
+            if filled == self.batch.len() || self.taken == self.total {
+                let first = (position - at as u64) / unit_bytes;
+                load(&seed, first, &self.batch[..filled])?;
             }
         }
         Ok(())
     }
 
-    /// Refuses bytes that complete a word which is not below q.
+    /// Refuses bytes that complete a coefficient which is not below q.
     fn check(&self, bytes: &[u8]) -> Result<(), TfheError> {
-        let word_bytes = size_of::<M::Word>() as u64;
         let bodies = &bytes[bytes
             .len()
             .min((SEED_BYTES as u64).saturating_sub(self.taken) as usize)..];
+        let width = self.width as usize;
         let position = self.taken.max(SEED_BYTES as u64) - SEED_BYTES as u64;
-        // The word that the bytes taken so far end in the middle of.
-        let begun = (position % word_bytes) as usize;
-        let at = (position % size_of_val(self.batch.as_slice()) as u64) as usize;
-        let mut word = [M::Word::default()];
-        let (head, rest) = match begun {
-            0 => (&bodies[..0], bodies),
-            _ => bodies.split_at(bodies.len().min(word_bytes as usize - begun)),
-        };
-        let refused = |index: u64| TfheError::NotCanonical {
-            what: self.what,
-            index,
-        };
-        let index = position / word_bytes;
-        if begun + head.len() == word_bytes as usize {
-            let room: &mut [u8] = bytemuck::cast_slice_mut(&mut word);
-            room[..begun]
-                .copy_from_slice(&bytemuck::cast_slice::<_, u8>(&self.batch)[at - begun..at]);
-            room[begun..].copy_from_slice(head);
-            if !M::is_canonical(word[0]) {
-                return Err(refused(index));
+        let refuse = |word: u64, index: u64| {
+            if M::is_canonical(M::from_u64_torus(word)) {
+                return Ok(());
             }
+            Err(TfheError::NotCanonical {
+                what: self.what,
+                index,
+            })
+        };
+        // The coefficient that the bytes taken so far end in the middle of, and its bits.
+        let mut index = 8 * position / width as u64;
+        let begun = (8 * position % width as u64) as usize;
+        let mut first = 0;
+        if begun > 0 {
+            let at = (position % self.batch.len() as u64) as usize;
+            let head = &self.batch[at - begun.div_ceil(8)..at];
+            let mut window = [0; 24];
+            window[..head.len()].copy_from_slice(head);
+            let rest = &bodies[..bodies.len().min(16)];
+            window[head.len()..][..rest.len()].copy_from_slice(rest);
+            first = width - begun;
+            if first > 8 * bodies.len() {
+                return Ok(());
+            }
+            let word = bodies::coefficient(&window, 8 * head.len() - begun, self.width);
+            refuse(word, index)?;
+            index += 1;
         }
-        let first = index + u64::from(begun != 0);
-        for (chunk, index) in rest.chunks_exact(word_bytes as usize).zip(first..) {
-            bytemuck::cast_slice_mut::<_, u8>(&mut word).copy_from_slice(chunk);
-            if !M::is_canonical(word[0]) {
-                return Err(refused(index));
-            }
+        let end = (8 * bodies.len() + 1).saturating_sub(width);
+        for first in (first..end).step_by(width) {
+            refuse(bodies::coefficient(bodies, first, self.width), index)?;
+            index += 1;
         }
         Ok(())
     }
@@ -203,6 +215,18 @@ impl<M: Modulus, A: Arithmetic<M>> SeededBootstrappingKeyLoader<M, A> {
     /// # Errors
     /// Those of [`BootstrappingKeyLoader::new`].
     pub fn new(params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError> {
+        Self::of_form(KeyForm::Seeded, params, simd)
+    }
+
+    /// The same for a key in whole words, [`KeyForm::SeededWords`].
+    ///
+    /// # Errors
+    /// Those of [`BootstrappingKeyLoader::new`].
+    pub fn of_words(params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError> {
+        Self::of_form(KeyForm::SeededWords, params, simd)
+    }
+
+    fn of_form(form: KeyForm, params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError> {
         let loader = BootstrappingKeyLoader::new(params, simd)?;
         let rows = ROWS_PER_THREAD * rayon::current_num_threads();
         Ok(SeededBootstrappingKeyLoader {
@@ -210,8 +234,8 @@ impl<M: Modulus, A: Arithmetic<M>> SeededBootstrappingKeyLoader<M, A> {
             splitter: Splitter::new(
                 "the seeded bootstrapping key",
                 params,
-                KeyForm::Seeded.ggsw_list_bytes(params),
-                params.ring_degree,
+                form.ggsw_list_bytes(params),
+                (params.ring_degree, form.body_width(params)),
                 rows,
             ),
             rows: vec![M::Word::default(); rows * params.glwe_words()],
@@ -228,17 +252,18 @@ impl<M: Modulus, A: Arithmetic<M>> SeededBootstrappingKeyLoader<M, A> {
             splitter,
             rows,
         } = self;
-        let params = splitter.params;
+        let (params, width) = (splitter.params, splitter.width);
+        let body_bytes = bits::bytes(params.ring_degree, width);
         splitter.write(bytes, |seed, first, bodies| {
-            let count = bodies.len() / params.ring_degree;
+            let count = bodies.len() / body_bytes;
             let rows = &mut rows[..count * params.glwe_words()];
             rows.par_chunks_exact_mut(params.glwe_words())
-                .zip(bodies.par_chunks_exact(params.ring_degree))
+                .zip(bodies.par_chunks_exact(body_bytes))
                 .enumerate()
                 .for_each(|(index, (row, body))| {
                     let (masks, row_body) = row.split_at_mut(params.extracted_dimension());
                     seed.expand_row::<M>(first + index as u64, masks);
-                    row_body.copy_from_slice(body);
+                    bodies::unpack::<M>(body, width, row_body);
                 });
             loader.write_coefficients(rows)
         })
@@ -253,6 +278,10 @@ impl<M: Modulus, A: Arithmetic<M>> SeededBootstrappingKeyLoader<M, A> {
         self.loader.finish()
     }
 }
+
+/// A word of a key-switching key.
+const WORD_BYTES: usize = 4;
+const WORD_BITS: u32 = 32;
 
 /// Samples of a key-switching key that are expanded in one go.
 const SAMPLES_PER_BATCH: usize = 1 << 12;
@@ -275,7 +304,7 @@ impl<M: Modulus> SeededKeySwitchingKeyLoader<M> {
                 "the seeded key-switching key",
                 params,
                 KeyForm::Seeded.key_switching_bytes(params),
-                1,
+                (1, WORD_BITS),
                 SAMPLES_PER_BATCH,
             ),
         })
@@ -288,10 +317,10 @@ impl<M: Modulus> SeededKeySwitchingKeyLoader<M> {
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
         let SeededKeySwitchingKeyLoader { loader, splitter } = self;
         splitter.write(bytes, |seed, first, bodies| {
-            loader.write_samples(bodies.len(), |index, sample| {
+            loader.write_samples(bodies.len() / WORD_BYTES, |index, sample| {
                 let (mask, body) = sample.split_at_mut(sample.len() - 1);
                 seed.expand_sample(first + index as u64, mask);
-                body[0] = bodies[index];
+                bodies::unpack::<Torus32>(&bodies[WORD_BYTES * index..], WORD_BITS, body);
             })
         })
     }

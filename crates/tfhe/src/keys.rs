@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::TfheError;
 use crate::arithmetic::Arithmetic;
+use crate::bodies;
 use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
 use crate::encoding::Encoding;
 use crate::glwe::{GlweSecretKey, RowMaker};
@@ -316,7 +317,7 @@ impl ClientKey {
     }
 
     /// Generates the bootstrapping key as bytes of a form, in parallel on the current thread pool. The same generator
-    /// gives the same key in both forms. `progress` counts bytes.
+    /// gives the same key in all forms. `progress` counts bytes.
     ///
     /// # Errors
     /// What `sink` returns, [`TfheError::Cancelled`].
@@ -377,7 +378,7 @@ impl ClientKey {
     }
 
     /// Generates the key-switching key as bytes of a form, in parallel on the current thread pool. The same generator
-    /// gives the same key in both forms. `progress` counts bytes.
+    /// gives the same key in all forms. `progress` counts bytes.
     ///
     /// # Errors
     /// What `sink` returns, [`TfheError::Cancelled`].
@@ -471,16 +472,17 @@ impl StageKey<'_> {
         let seed = MaskSeed::generate(rng);
         let maker = RowMaker::new(self.stage, self.glwe)?;
         match form {
-            KeyForm::Seeded => {
+            KeyForm::Seeded | KeyForm::SeededWords => {
                 sink(seed.as_bytes())?;
                 let body = self.stage.extracted_dimension()..;
-                let mut bodies = Vec::new();
+                let width = form.body_width(self.stage);
+                let mut packed = Vec::new();
                 self.rows::<M>(&maker, &seed, rng, share, |rows| {
-                    bodies.clear();
+                    packed.clear();
                     for row in rows.chunks_exact(self.stage.glwe_words()) {
-                        bodies.extend_from_slice(&row[body.clone()]);
+                        bodies::pack::<M>(&row[body.clone()], width, &mut packed);
                     }
-                    sink(bytemuck::cast_slice(&bodies))
+                    sink(&packed)
                 })
             }
             KeyForm::Expanded => {
@@ -535,7 +537,7 @@ impl StageKey<'_> {
     ) -> Result<(), TfheError> {
         let seed = MaskSeed::generate(rng);
         match form {
-            KeyForm::Seeded => {
+            KeyForm::Seeded | KeyForm::SeededWords => {
                 sink(seed.as_bytes())?;
                 let mut bodies = Vec::new();
                 self.samples(&seed, rng, share, |samples| {

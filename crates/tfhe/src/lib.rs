@@ -6,6 +6,7 @@ compile_error!("words are kept as they stand on the wire: little-endian");
 pub mod any_key;
 pub mod arithmetic;
 pub mod bits;
+pub mod bodies;
 pub mod bootstrap;
 pub mod ciphertext;
 pub mod column;

@@ -112,6 +112,8 @@ pub trait Modulus: Words {
     fn uniform(bits: u64) -> Option<Self::Word>;
     /// The word in units of the top of a u64: floor(a·2^64/q) to within 2^-32 of the torus.
     fn to_u64_torus(a: Self::Word) -> u64;
+    /// The word that [`Modulus::to_u64_torus`] gives these bits of.
+    fn from_u64_torus(a: u64) -> Self::Word;
     /// Centred lift to the Goldilocks field, the domain of canonical keys.
     fn to_goldilocks(a: Self::Word) -> u64;
     /// The word nearest to a word of the 32-bit torus.
@@ -352,6 +354,10 @@ impl Modulus for Torus32 {
         u64::from(a) << 32
     }
     #[inline(always)]
+    fn from_u64_torus(a: u64) -> u32 {
+        (a >> 32) as u32
+    }
+    #[inline(always)]
     fn to_goldilocks(a: u32) -> u64 {
         goldilocks::from_signed(Self::centered(a))
     }
@@ -485,6 +491,10 @@ impl Modulus for Goldilocks {
     }
     #[inline(always)]
     fn to_u64_torus(a: u64) -> u64 {
+        a
+    }
+    #[inline(always)]
+    fn from_u64_torus(a: u64) -> u64 {
         a
     }
     #[inline(always)]

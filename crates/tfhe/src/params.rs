@@ -4,7 +4,8 @@
 //! uniform secrets, Gaussian noise, unlimited samples; minimum over usvp, bdd, dual and dual_hybrid). The LWE noise of
 //! every set but `paper` and the `tiny` ones has the smallest log2 alpha, in steps of 0.25, on or above the 128-bit line
 //! log2 alpha = 2.67593 - 0.0256968 n, which stays on the safe side of every crossing found for 450 <= n <= 2048;
-//! GLWE noise follows the same line at dimension k·N, and never falls below sigma = 4 units of the modulus.
+//! GLWE noise follows the same line at dimension k·N, and never falls below sigma = 4 units of the modulus. Bodies of keys are
+//! rounded to as few bits as take a quarter of a bit from the exponent of the failure probability, or two where there is plenty; `paper` keeps its words.
 
 mod stage;
 pub mod wopbs;
@@ -85,6 +86,7 @@ pub static PAPER: ParamSet = ParamSet {
         },
         log2_lwe_noise: -19.0,
         log2_glwe_noise: -30.0,
+        body_bits: 32,
         modulus_switch: ModulusSwitch::Nearest,
     },
     wopbs: None,
@@ -123,6 +125,7 @@ pub static MESSAGE7: ParamSet = ParamSet {
         },
         log2_lwe_noise: -24.5,
         log2_glwe_noise: -62.0,
+        body_bits: 47,
         modulus_switch: ModulusSwitch::MeanCompensated,
     },
     wopbs: None,
@@ -157,6 +160,7 @@ pub static MESSAGE4: ParamSet = ParamSet {
         },
         log2_lwe_noise: -23.5,
         log2_glwe_noise: -49.75,
+        body_bits: 49,
         modulus_switch: ModulusSwitch::MeanCompensated,
     },
     wopbs: None,
@@ -191,6 +195,7 @@ pub static GATE: ParamSet = ParamSet {
         },
         log2_lwe_noise: -15.0,
         log2_glwe_noise: -23.5,
+        body_bits: 24,
         modulus_switch: ModulusSwitch::MeanCompensated,
     },
     wopbs: None,
@@ -225,6 +230,7 @@ pub static TINY: ParamSet = ParamSet {
         },
         log2_lwe_noise: -25.0,
         log2_glwe_noise: -50.0,
+        body_bits: 48,
         modulus_switch: ModulusSwitch::MeanCompensated,
     },
     wopbs: None,
@@ -259,6 +265,7 @@ pub static TINY32: ParamSet = ParamSet {
         },
         log2_lwe_noise: -25.0,
         log2_glwe_noise: -28.0,
+        body_bits: 27,
         modulus_switch: ModulusSwitch::Nearest,
     },
     wopbs: None,

@@ -1,7 +1,8 @@
-//! Seeded public keys: a seed replaces the masks, which expand from it; bodies are words of the modulus.
+//! Seeded public keys: a seed replaces the masks, which expand from it.
 //!
 //! A seeded key is [`SEED_BYTES`] of seed, then the bodies of its samples in the order of the expanded key: n·l·(k+1)
-//! polynomials of N coefficients for a bootstrapping key, t·k·N words of the 32-bit torus for a key-switching key. Masks are keystreams of
+//! polynomials of N coefficients for a bootstrapping key, t·k·N words of the 32-bit torus for a key-switching key. A coefficient is as many bits
+//! as its body is rounded to ([`crate::bodies`]), without gaps, the lowest bit first. Before bodies were rounded it was a whole word: [`KeyForm::SeededWords`]. Masks are keystreams of
 //! ChaCha20 (64-bit block counter from 0, 64-bit nonce) under the seed, one for every GGSW row and every key-switching
 //! sample, so that any of them can be expanded alone. The nonce has the purpose in its top byte (1: rows, 2: samples) and
 //! the position of the row or sample below. A mask is as many little-endian words of its keystream, in the coefficient
@@ -14,6 +15,7 @@
 //! A seed is public and belongs to one key, or to one chunk. It comes from the stream of the client's generator that gives what is published
 //! ([`crate::random`]).
 
+use crate::bits;
 use crate::modulus::{Modulus, Torus32};
 use crate::params::{ParamSet, StageParams};
 use crate::random::{self, Csprng};
@@ -29,15 +31,25 @@ const PURPOSE_RESIDUES: u64 = 4 << 56;
 /// The form of a public key's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyForm {
-    /// Seed and bodies.
+    /// Seed and packed bodies.
     Seeded,
+    /// Seed and bodies in whole words. Key-switching keys have the same bytes as in the form before.
+    SeededWords,
     /// All words, as Table 3 of the platform paper counts them (BKNTT, KSK).
     Expanded,
 }
 
 impl KeyForm {
-    /// Both forms.
-    pub const ALL: [KeyForm; 2] = [KeyForm::Seeded, KeyForm::Expanded];
+    /// All forms.
+    pub const ALL: [KeyForm; 3] = [KeyForm::Seeded, KeyForm::SeededWords, KeyForm::Expanded];
+
+    /// Bits of a coefficient of a seeded bootstrapping key's body.
+    pub(crate) const fn body_width(self, stage: &StageParams) -> u32 {
+        match self {
+            KeyForm::Seeded => stage.body_bits,
+            KeyForm::SeededWords | KeyForm::Expanded => 8 * stage.modulus.word_bytes() as u32,
+        }
+    }
 
     /// Bytes of a bootstrapping key: [`KeyForm::ggsw_list_bytes`] of its parts.
     #[must_use]
@@ -53,13 +65,13 @@ impl KeyForm {
         parts.map(|part| self.key_switching_bytes(part)).sum()
     }
 
-    /// Bytes of the GGSW samples of one stage: 32 + n·l·(k+1)·N·w, or [`StageParams::ggsw_list_bytes`].
+    /// Bytes of the GGSW samples of one stage: 32 + n·l·(k+1)·N·b/8 for bodies of b bits, or [`StageParams::ggsw_list_bytes`].
     #[must_use]
     pub const fn ggsw_list_bytes(self, stage: &StageParams) -> u64 {
         match self {
-            KeyForm::Seeded => {
+            KeyForm::Seeded | KeyForm::SeededWords => {
                 let rows = stage.lwe_dimension as u64 * stage.ggsw_rows() as u64;
-                let body = stage.ring_degree * stage.modulus.word_bytes();
+                let body = bits::bytes(stage.ring_degree, self.body_width(stage));
                 SEED_BYTES as u64 + rows * body as u64
             }
             KeyForm::Expanded => stage.ggsw_list_bytes(),
@@ -70,7 +82,9 @@ impl KeyForm {
     #[must_use]
     pub const fn key_switching_bytes(self, stage: &StageParams) -> u64 {
         match self {
-            KeyForm::Seeded => (SEED_BYTES + 4 * stage.key_switching_samples()) as u64,
+            KeyForm::Seeded | KeyForm::SeededWords => {
+                (SEED_BYTES + 4 * stage.key_switching_samples()) as u64
+            }
             KeyForm::Expanded => stage.key_switching_bytes(),
         }
     }

@@ -57,8 +57,10 @@ pub enum Kind {
     TestVector,
     /// One LWE sample.
     Sample,
-    /// A bootstrapping key as seed and bodies.
+    /// A bootstrapping key as seed and packed bodies.
     SeededBootstrappingKey,
+    /// A bootstrapping key as seed and bodies in whole words.
+    SeededWordsBootstrappingKey,
     /// A key-switching key as seed and bodies.
     SeededKeySwitchingKey,
     /// Secret keys under a passphrase ([`crate::encrypted_key`]).
@@ -66,15 +68,20 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [(Kind, u16, &'static str); 8] = [
+    const ALL: [(Kind, u16, &'static str); 9] = [
         (Kind::ClientKey, 1, "client key"),
         (Kind::BootstrappingKey, 2, "bootstrapping key"),
         (Kind::KeySwitchingKey, 3, "key-switching key"),
         (Kind::TestVector, 4, "test vector"),
         (Kind::Sample, 5, "LWE sample"),
-        (Kind::SeededBootstrappingKey, 6, "seeded bootstrapping key"),
+        (Kind::SeededBootstrappingKey, 9, "seeded bootstrapping key"),
         (Kind::SeededKeySwitchingKey, 7, "seeded key-switching key"),
         (Kind::EncryptedClientKey, 8, "encrypted client key"),
+        (
+            Kind::SeededWordsBootstrappingKey,
+            6,
+            "seeded bootstrapping key of whole words",
+        ),
     ];
 
     fn entry(self) -> (Kind, u16, &'static str) {
@@ -87,6 +94,7 @@ impl Kind {
             Kind::SeededBootstrappingKey => 5,
             Kind::SeededKeySwitchingKey => 6,
             Kind::EncryptedClientKey => 7,
+            Kind::SeededWordsBootstrappingKey => 8,
         };
         Self::ALL[index]
     }
@@ -96,6 +104,7 @@ impl Kind {
     pub const fn bootstrapping_key(form: KeyForm) -> Kind {
         match form {
             KeyForm::Seeded => Kind::SeededBootstrappingKey,
+            KeyForm::SeededWords => Kind::SeededWordsBootstrappingKey,
             KeyForm::Expanded => Kind::BootstrappingKey,
         }
     }
@@ -104,9 +113,26 @@ impl Kind {
     #[must_use]
     pub const fn key_switching_key(form: KeyForm) -> Kind {
         match form {
-            KeyForm::Seeded => Kind::SeededKeySwitchingKey,
+            KeyForm::Seeded | KeyForm::SeededWords => Kind::SeededKeySwitchingKey,
             KeyForm::Expanded => Kind::KeySwitchingKey,
         }
+    }
+
+    /// The form of the public key that such an object holds; the other kinds hold none.
+    #[must_use]
+    pub const fn key_form(self) -> Option<KeyForm> {
+        match self {
+            Kind::BootstrappingKey | Kind::KeySwitchingKey => Some(KeyForm::Expanded),
+            Kind::SeededBootstrappingKey | Kind::SeededKeySwitchingKey => Some(KeyForm::Seeded),
+            Kind::SeededWordsBootstrappingKey => Some(KeyForm::SeededWords),
+            Kind::ClientKey | Kind::EncryptedClientKey | Kind::TestVector | Kind::Sample => None,
+        }
+    }
+
+    /// Whether such an object holds a key-switching key.
+    #[must_use]
+    pub const fn is_key_switching_key(self) -> bool {
+        matches!(self, Kind::KeySwitchingKey | Kind::SeededKeySwitchingKey)
     }
 
     /// The object's name in messages.
@@ -124,6 +150,9 @@ impl Kind {
             Kind::BootstrappingKey => params.bootstrapping_key_bytes(),
             Kind::KeySwitchingKey => params.key_switching_key_bytes(),
             Kind::SeededBootstrappingKey => KeyForm::Seeded.bootstrapping_key_bytes(params),
+            Kind::SeededWordsBootstrappingKey => {
+                KeyForm::SeededWords.bootstrapping_key_bytes(params)
+            }
             Kind::SeededKeySwitchingKey => KeyForm::Seeded.key_switching_key_bytes(params),
             Kind::TestVector => params.test_vector_bytes() as u64,
             Kind::Sample => params.lwe_bytes() as u64,

@@ -86,8 +86,15 @@ pub fn fft_variance(params: &StageParams, assumptions: impl Into<Assumptions>) -
         / 12.0
 }
 
-/// Variance that a coefficient of the loaded bootstrapping key has in the phase of its row: the key's own noise, and on the
-/// f64 arithmetic over the 32-bit torus the rounding of its spectrum to fixed point.
+/// Variance that the rounding of a body adds to each of its coefficients, beside that of whole words.
+fn rounding_variance(params: &StageParams) -> f64 {
+    let step = (-2.0 * f64::from(params.body_bits)).exp2();
+    let unit = (-2.0 * params.modulus.log2()).exp2();
+    (step - unit) / 12.0
+}
+
+/// Variance that a coefficient of the loaded bootstrapping key has in the phase of its row: the key's own noise, the rounding of
+/// its body, and on the f64 arithmetic over the 32-bit torus the rounding of its spectrum to fixed point.
 ///
 /// Ten standard deviations 2^32·sqrt(N/24) of the spectrum's parts make 2^31 steps; their rounding, brought back to
 /// coefficients, is (10·2)^2/144 square units in the body, and 2^-16 of that in a mask coefficient, which reaches the phase
@@ -104,7 +111,7 @@ pub fn loaded_key_variance(params: &StageParams, assumptions: impl Into<Assumpti
         }
         _ => 0.0,
     };
-    params.glwe_variance() + rounding
+    params.glwe_variance() + rounding_variance(params) + rounding
 }
 
 /// Variance added by one CMux (external product with a bootstrapping key sample).

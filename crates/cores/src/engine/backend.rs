@@ -351,16 +351,18 @@ impl KeySink for Loading {
         let words = match (self.kind, self.form, self.key) {
             (_, _, Some(key)) => key.words,
             (KeyKind::Bootstrapping, _, None) => {
-                BootstrappingKey::expand(self.shape, &self.bytes)?.words
+                BootstrappingKey::expand(self.shape, self.form, &self.bytes)?.words
             }
             (KeyKind::KeySwitching, KeyForm::Expanded, None) => layout::switching_key_to_memory(
                 self.shape,
                 &bytemuck::pod_collect_to_vec::<u8, u32>(&self.bytes),
             ),
-            (KeyKind::KeySwitching, KeyForm::Seeded, None) => layout::switching_key_to_memory(
-                self.shape,
-                &layout::expand_switching_key(params, &self.bytes),
-            ),
+            (KeyKind::KeySwitching, KeyForm::Seeded | KeyForm::SeededWords, None) => {
+                layout::switching_key_to_memory(
+                    self.shape,
+                    &layout::expand_switching_key(params, &self.bytes),
+                )
+            }
             (KeyKind::Ring, _, None) => return Err(no_ring()),
         };
         Ok(Arc::new(Laid {

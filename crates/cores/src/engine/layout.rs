@@ -6,7 +6,8 @@ use toroid_ring::goldilocks;
 use toroid_ring::ntt::NttPlan;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
 use toroid_tfhe::params::{Gadget, ModulusKind, ParamSet};
-use toroid_tfhe::seeded::{MaskSeed, SEED_BYTES};
+use toroid_tfhe::seeded::{KeyForm, MaskSeed, SEED_BYTES};
+use toroid_tfhe::{TfheError, bodies};
 
 use super::EngineError;
 
@@ -241,10 +242,14 @@ impl BootstrappingKey {
     ///
     /// # Errors
     /// [`EngineError::NotCanonical`].
-    pub fn expand(shape: Shape, bytes: &[u8]) -> Result<BootstrappingKey, EngineError> {
+    pub fn expand(
+        shape: Shape,
+        form: KeyForm,
+        bytes: &[u8],
+    ) -> Result<BootstrappingKey, EngineError> {
         match shape.params.modulus {
-            ModulusKind::Torus32 => expand::<Torus32>(shape, bytes),
-            ModulusKind::Goldilocks => expand::<Goldilocks>(shape, bytes),
+            ModulusKind::Torus32 => expand::<Torus32>(shape, form, bytes),
+            ModulusKind::Goldilocks => expand::<Goldilocks>(shape, form, bytes),
         }
     }
 }
@@ -252,14 +257,20 @@ impl BootstrappingKey {
 /// Rows that are expanded at once.
 const ROWS_AT_ONCE: usize = 64;
 
-fn expand<M: Modulus>(shape: Shape, bytes: &[u8]) -> Result<BootstrappingKey, EngineError> {
+fn expand<M: Modulus>(
+    shape: Shape,
+    form: KeyForm,
+    bytes: &[u8],
+) -> Result<BootstrappingKey, EngineError> {
     let params = shape.params;
     let degree = params.ring_degree;
     let (seed, bodies) = split_seed(bytes);
-    let bodies: Vec<M::Word> = bytemuck::pod_collect_to_vec(bodies);
-    if let Some(index) = bodies.iter().position(|word| !M::is_canonical(*word)) {
-        return Err(EngineError::NotCanonical { index });
-    }
+    let bodies = bodies::read::<M>(&params, form, bodies).map_err(|error| match error {
+        TfheError::NotCanonical { index, .. } => EngineError::NotCanonical {
+            index: index as usize,
+        },
+        error => EngineError::Unsupported(error.to_string()),
+    })?;
     let plan = NttPlan::new(degree).map_err(|error| EngineError::Unsupported(error.to_string()))?;
     let scale = goldilocks::inv(degree as u64);
     let mut key = BootstrappingKey::new(shape);

@@ -66,6 +66,10 @@ fn set(log_n: u64, modulus: ModulusKind, lwe_dimension: usize) -> ParamSet {
                 levels: 2,
                 log2_base: 4,
             },
+            body_bits: params::TINY
+                .stage
+                .body_bits
+                .min(8 * modulus.word_bytes() as u32),
             modulus_switch: match modulus {
                 ModulusKind::Torus32 => ModulusSwitch::Nearest,
                 ModulusKind::Goldilocks => ModulusSwitch::MeanCompensated,
@@ -255,7 +259,7 @@ fn round_of(
     let test_vector = words(params.test_vector_words());
 
     let mut engine = Engine::new(simulation, shape, timing, stall, 1)?;
-    let key = layout::BootstrappingKey::expand(shape, &bootstrapping)?;
+    let key = layout::BootstrappingKey::expand(shape, KeyForm::SeededWords, &bootstrapping)?;
     let samples = layout::expand_switching_key(params, &switching);
     let samples = layout::switching_key_to_memory(shape, &samples);
     engine.set_keys(key.words.into(), samples.into())?;

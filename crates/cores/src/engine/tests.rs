@@ -42,6 +42,7 @@ static STEPS32: ParamSet = ParamSet {
             levels: 3,
             log2_base: 3,
         },
+        body_bits: 27,
         modulus_switch: ModulusSwitch::Nearest,
         ..params::TINY.stage
     },
@@ -177,7 +178,7 @@ impl Bench {
             shape,
             laid: [
                 Arc::new(
-                    layout::BootstrappingKey::expand(shape, &bytes[0].1)
+                    layout::BootstrappingKey::expand(shape, KeyForm::Seeded, &bytes[0].1)
                         .unwrap()
                         .words,
                 ),

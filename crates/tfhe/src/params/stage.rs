@@ -74,6 +74,8 @@ pub struct StageParams {
     pub log2_lwe_noise: f64,
     /// log2 of the standard deviation of GLWE noise, as a fraction of the torus.
     pub log2_glwe_noise: f64,
+    /// Bits to which the bodies of GGSW samples of a public key are rounded ([`crate::bodies`]): the leading ones of a word.
+    pub body_bits: u32,
     /// Form of the modulus switch.
     pub modulus_switch: ModulusSwitch,
 }

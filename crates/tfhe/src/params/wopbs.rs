@@ -82,6 +82,8 @@ pub struct Choice {
     pub switch: Gadget,
     /// Gadget of the GGSW samples of bits.
     pub circuit: Gadget,
+    /// Bits of the bodies of the ring key switches.
+    pub switch_body_bits: u32,
     /// [`WopbsParams::digit_bits`].
     pub digit_bits: u32,
 }
@@ -97,7 +99,12 @@ pub struct Small {
     pub gadget: Gadget,
     /// Gadget of the key switch before it.
     pub key_switch: Gadget,
+    /// [`StageParams::body_bits`].
+    pub body_bits: u32,
 }
+
+/// Bodies that are not part of a public key.
+const WHOLE_WORDS: u32 = 64;
 
 const fn gadget(levels: usize, log2_base: u32) -> Gadget {
     Gadget { levels, log2_base }
@@ -116,17 +123,19 @@ impl Choice {
             key_switch: small.key_switch,
             log2_lwe_noise: small.log2_noise,
             log2_glwe_noise: self.log2_glwe_noise,
+            body_bits: small.body_bits,
             modulus_switch: ModulusSwitch::MeanCompensated,
         }
     }
 
     /// External products alone, `dimension` of them.
-    const fn within_ring(&self, dimension: usize, of: Gadget) -> Small {
+    const fn within_ring(&self, dimension: usize, of: Gadget, body_bits: u32) -> Small {
         Small {
             dimension,
             log2_noise: self.log2_glwe_noise,
             gadget: of,
             key_switch: gadget(0, 1),
+            body_bits,
         }
     }
 
@@ -136,10 +145,14 @@ impl Choice {
         let switches = self.ring_degree.trailing_zeros() as usize + self.glwe_dimension;
         WopbsParams {
             extract: self.stage(1, &self.extract, Some(self.extract.gadget)),
-            switch: self.stage(2, &self.within_ring(switches, self.switch), None),
+            switch: self.stage(
+                2,
+                &self.within_ring(switches, self.switch, self.switch_body_bits),
+                None,
+            ),
             circuit: self.stage(
                 3,
-                &self.within_ring(self.message_bits as usize, self.circuit),
+                &self.within_ring(self.message_bits as usize, self.circuit, WHOLE_WORDS),
                 Some(self.circuit),
             ),
             refresh: self.stage(4, &self.refresh, Some(self.refresh.gadget)),
@@ -155,6 +168,7 @@ impl Choice {
             log2_noise: self.log2_glwe_noise,
             gadget: self.extract.gadget,
             key_switch: self.extract.key_switch,
+            body_bits: WHOLE_WORDS,
         };
         ParamSet {
             id: self.id,
@@ -190,15 +204,18 @@ const MESSAGE16_CHOICE: Choice = Choice {
         log2_noise: -13.25,
         gadget: gadget(2, 16),
         key_switch: gadget(5, 2),
+        body_bits: 50,
     },
     refresh: Small {
         dimension: 826,
         log2_noise: -18.5,
         gadget: gadget(3, 11),
         key_switch: gadget(5, 3),
+        body_bits: 48,
     },
     switch: gadget(5, 8),
     circuit: gadget(3, 6),
+    switch_body_bits: 50,
     digit_bits: 4,
 };
 
@@ -223,12 +240,14 @@ const MESSAGE14_CHOICE: Choice = Choice {
         log2_noise: -13.75,
         gadget: gadget(2, 16),
         key_switch: gadget(5, 2),
+        body_bits: 50,
     },
     refresh: Small {
         dimension: 816,
         log2_noise: -18.25,
         gadget: gadget(2, 16),
         key_switch: gadget(5, 3),
+        body_bits: 51,
     },
     ..MESSAGE16_CHOICE
 };
@@ -254,6 +273,7 @@ const MESSAGE8_CHOICE: Choice = Choice {
         log2_noise: -18.25,
         gadget: gadget(2, 13),
         key_switch: gadget(5, 3),
+        body_bits: 47,
     },
     ..MESSAGE16_CHOICE
 };
@@ -286,15 +306,18 @@ const TINY_WOPBS_CHOICE: Choice = Choice {
         log2_noise: -20.0,
         gadget: gadget(2, 15),
         key_switch: gadget(5, 3),
+        body_bits: 50,
     },
     refresh: Small {
         dimension: 20,
         log2_noise: -24.0,
         gadget: gadget(3, 10),
         key_switch: gadget(5, 3),
+        body_bits: 50,
     },
     switch: gadget(5, 8),
     circuit: gadget(6, 4),
+    switch_body_bits: 50,
     digit_bits: 3,
 };
 

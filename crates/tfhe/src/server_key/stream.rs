@@ -42,31 +42,17 @@ impl ServerKey {
             let rest = (&mut reader).take(header.file_bytes() - HEADER_BYTES as u64);
             let object = ObjectReader::new(bytes.as_slice().chain(rest))?;
             let params = &header.params;
-            match (
-                header.kind,
-                bootstrapping.is_some(),
-                key_switching.is_some(),
-            ) {
-                (Kind::BootstrappingKey, false, _) => {
-                    let form = KeyForm::Expanded;
+            match (header.kind.key_form(), header.kind.is_key_switching_key()) {
+                (Some(form), false) if bootstrapping.is_none() => {
                     let loader = AnyKeyLoader::bootstrapping(params, arithmetic, form, simd)?;
                     bootstrapping = Some(load(object, loader)?);
                 }
-                (Kind::SeededBootstrappingKey, false, _) => {
-                    let form = KeyForm::Seeded;
-                    let loader = AnyKeyLoader::bootstrapping(params, arithmetic, form, simd)?;
-                    bootstrapping = Some(load(object, loader)?);
-                }
-                (Kind::KeySwitchingKey, _, false) => {
-                    let loader = AnyKeyLoader::key_switching(params, KeyForm::Expanded, simd)?;
+                (Some(form), true) if key_switching.is_none() => {
+                    let loader = AnyKeyLoader::key_switching(params, form, simd)?;
                     key_switching = Some(load(object, loader)?);
                 }
-                (Kind::SeededKeySwitchingKey, _, false) => {
-                    let loader = AnyKeyLoader::key_switching(params, KeyForm::Seeded, simd)?;
-                    key_switching = Some(load(object, loader)?);
-                }
-                (kind, ..) => {
-                    let name = kind.name();
+                _ => {
+                    let name = header.kind.name();
                     let text = format!("a {name} is not what a server key needs here");
                     return Err(TfheError::Format(text));
                 }

@@ -134,7 +134,7 @@ fn rows_in_the_coefficient_domain_are_the_bootstrapping_key() {
         // The seeded form has the same bodies, behind a seed in each part.
         let mut seeded = Vec::new();
         client
-            .bootstrapping_key(KeyForm::Seeded, &mut rng(), &go_on, &mut |bytes| {
+            .bootstrapping_key(KeyForm::SeededWords, &mut rng(), &go_on, &mut |bytes| {
                 if bytes.len() != SEED_BYTES {
                     seeded.extend_from_slice(bytes);
                 }

@@ -11,12 +11,15 @@ use toroid_ring::simd::SimdLevel;
 use toroid_task::{CancelToken, Progress};
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Naive, Ntt};
+use toroid_tfhe::bits;
 use toroid_tfhe::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
 use toroid_tfhe::key_loader::{SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
 use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32, Words};
-use toroid_tfhe::params::{GATE, MESSAGE4, MESSAGE7, ModulusKind, PAPER, ParamSet, TINY, TINY32};
+use toroid_tfhe::params::{
+    GATE, MESSAGE4, MESSAGE7, ModulusKind, PAPER, ParamSet, StageParams, TINY, TINY32,
+};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::{KeyForm, MaskSeed, SEED_BYTES};
 
@@ -37,35 +40,35 @@ const ANSWERS: [Answer; 6] = [
         &MESSAGE7,
         [0xec79_cfcc, 0x3a96_13a0],
         [0x6934_69bb, 0xc57f_907c],
-        416_808_992,
+        306_094_112,
         262_176,
     ),
     (
         &MESSAGE4,
         [0xa0e1_937c, 0x5233_7a74],
         [0xe15d_7508, 0x01c0_5c68],
-        33_423_392,
+        25_589_792,
         32_800,
     ),
     (
         &GATE,
         [0x27ef_ca1d, 0x5fde_9c85],
         [0xc67d_7a57, 0x20ac_ae8d],
-        16_957_472,
+        12_718_112,
         16_416,
     ),
     (
         &TINY,
         [0x27ef_ca1d, 0x62de_d9e5],
         [0xfb77_406b, 0xb74c_febf],
-        262_176,
+        196_640,
         6_176,
     ),
     (
         &TINY32,
         [0x45d8_39f4, 0xdadf_f1d4],
         [0xfb77_406b, 0xca6a_1542],
-        262_176,
+        221_216,
         10_272,
     ),
 ];
@@ -104,7 +107,13 @@ fn masks_and_sizes_are_the_known_answers() {
         let (seeded, expanded) = (KeyForm::Seeded, KeyForm::Expanded);
         assert_eq!(seeded.bootstrapping_key_bytes(params), bootstrapping);
         assert_eq!(seeded.key_switching_key_bytes(params), key_switching);
-        // The form is told from the size: never the same, and half at most.
+        // The form is told from the size: never the same, and half at most, unless bodies are whole words.
+        let words = KeyForm::SeededWords;
+        assert_eq!(words.key_switching_key_bytes(params), key_switching);
+        let rows = (params.lwe_dimension * params.ggsw_rows()) as u64;
+        let body = (params.ring_degree * params.modulus.word_bytes()) as u64;
+        assert_eq!(words.bootstrapping_key_bytes(params), 32 + rows * body);
+        assert!(bootstrapping <= 32 + rows * body);
         assert!(2 * (bootstrapping - 32) <= expanded.bootstrapping_key_bytes(params));
         assert!(2 * (key_switching - 32) <= expanded.key_switching_key_bytes(params));
     }
@@ -141,12 +150,28 @@ fn keys(client: &ClientKey, form: KeyForm) -> (Vec<u8>, Vec<u8>) {
     (bootstrapping, key_switching)
 }
 
-fn parts<M: Modulus>(seeded: &[u8]) -> (MaskSeed, Vec<M::Word>) {
+fn split_seed(seeded: &[u8]) -> (MaskSeed, &[u8]) {
     let (seed, bodies) = seeded.split_at(SEED_BYTES);
-    (
-        MaskSeed::from_bytes(seed.try_into().unwrap()),
-        bytemuck::pod_collect_to_vec(bodies),
-    )
+    (MaskSeed::from_bytes(seed.try_into().unwrap()), bodies)
+}
+
+/// Seed and bodies of a bootstrapping key: the leading bits of words, the lowest bit first.
+fn rows<M: Modulus>(params: &ParamSet, seeded: &[u8]) -> (MaskSeed, Vec<M::Word>) {
+    let (seed, bytes) = split_seed(seeded);
+    let width = params.body_bits as usize;
+    let bit = |at: usize| u64::from(bytes[at / 8] >> (at % 8) & 1);
+    let coefficient = |index: usize| {
+        let bits = (0..width).map(|place| bit(index * width + place) << (64 - width + place));
+        M::from_u64_torus(bits.sum())
+    };
+    let count = 8 * bytes.len() / width;
+    (seed, (0..count).map(coefficient).collect())
+}
+
+/// Seed and bodies of a key-switching key.
+fn samples(seeded: &[u8]) -> (MaskSeed, Vec<u32>) {
+    let (seed, bodies) = split_seed(seeded);
+    (seed, bytemuck::pod_collect_to_vec(bodies))
 }
 
 /// The expanded bytes are what the seeded ones expand to, step by step.
@@ -160,7 +185,7 @@ fn expansion_is_the_expanded_key<M: Modulus>(params: &ParamSet) {
     }
     assert_ne!(seeded.0[..SEED_BYTES], seeded.1[..SEED_BYTES]);
 
-    let (seed, bodies) = parts::<M>(&seeded.0);
+    let (seed, bodies) = rows::<M>(params, &seeded.0);
     let n = params.ring_degree;
     let plan = NttPlan::new(n).unwrap();
     let scale = goldilocks::inv(n as u64);
@@ -177,7 +202,7 @@ fn expansion_is_the_expanded_key<M: Modulus>(params: &ParamSet) {
     }
     assert!(bytemuck::cast_slice::<u64, u8>(&words) == expanded.0);
 
-    let (seed, bodies) = parts::<Torus32>(&seeded.1);
+    let (seed, bodies) = samples(&seeded.1);
     let mut words: Vec<u32> = Vec::new();
     for (sample, body) in bodies.iter().enumerate() {
         let mut mask = vec![0; params.lwe_dimension];
@@ -205,7 +230,10 @@ fn keys_do_not_depend_on_the_threads() {
     assert!(one == three);
 }
 
-/// Rows and samples decrypt to what they should, with the noise of the set: message of row c·l + level is
+/// Coefficients of a row that are looked at, in eighths of its degree.
+const COEFFICIENTS: [usize; 8] = [0, 1, 2, 3, 4, 5, 6, 8];
+
+/// Rows and samples decrypt to what they should, with the noise of the set and that of rounding: message of row c·l + level is
 /// -bit·g_level·s_c for a mask component c, bit·g_level for the body.
 fn rows_and_samples_encrypt_the_key<M: Modulus>(params: &ParamSet) {
     let client = client(params);
@@ -226,14 +254,14 @@ fn rows_and_samples_encrypt_the_key<M: Modulus>(params: &ParamSet) {
         .collect();
     assert!(lwe.iter().chain(&glwe).all(|bit| (0..2).contains(bit)));
 
-    let check = |squares: f64, count: usize, log2_units: f64, what: &str| {
+    let check = |squares: f64, count: usize, log2_units: f64, step: f64, what: &str| {
         let sigma = log2_units.exp2();
-        let ratio = squares / count as f64 / (sigma * sigma + 1.0 / 12.0);
+        let ratio = squares / count as f64 / (sigma * sigma + step * step / 12.0);
         let bound = 5.0 * (2.0 / count as f64).sqrt();
         assert!((ratio - 1.0).abs() < bound, "{what}: {ratio}");
     };
 
-    let (seed, bodies) = parts::<M>(&bootstrapping);
+    let (seed, bodies) = rows::<M>(params, &bootstrapping);
     let mut squares = 0.0;
     for (row, body) in bodies.chunks_exact(n).enumerate() {
         let (index, row_of_bit) = (row / params.ggsw_rows(), row % params.ggsw_rows());
@@ -242,7 +270,7 @@ fn rows_and_samples_encrypt_the_key<M: Modulus>(params: &ParamSet) {
         let mut masks = vec![M::Word::default(); params.extracted_dimension()];
         seed.expand_row::<M>(row as u64, &mut masks);
         // A few coefficients by the definition of the negacyclic product; all would be quadratic.
-        for at in [0, 1, n / 2, n - 1] {
+        for at in COEFFICIENTS.map(|eighths| (eighths * n / 8).min(n - 1)) {
             let mut phase = body[at];
             for (mask, secret) in masks.chunks_exact(n).zip(glwe.chunks_exact(n)) {
                 for (j, bit) in secret.iter().enumerate() {
@@ -264,12 +292,14 @@ fn rows_and_samples_encrypt_the_key<M: Modulus>(params: &ParamSet) {
     }
     check(
         squares,
-        4 * bodies.len() / n,
+        COEFFICIENTS.len() * bodies.len() / n,
         params.log2_glwe_noise + M::KIND.log2(),
+        // Bodies are rounded.
+        (M::KIND.log2() - f64::from(params.body_bits)).exp2(),
         "rows",
     );
 
-    let (seed, bodies) = parts::<Torus32>(&key_switching);
+    let (seed, bodies) = samples(&key_switching);
     let mut squares = 0.0;
     for (sample, body) in bodies.iter().enumerate() {
         let mut words = vec![*body; params.lwe_words()];
@@ -289,6 +319,7 @@ fn rows_and_samples_encrypt_the_key<M: Modulus>(params: &ParamSet) {
         squares,
         bodies.len(),
         params.log2_lwe_noise + 32.0,
+        1.0,
         "samples",
     );
 }
@@ -334,10 +365,20 @@ fn bootstrapping_keys_are_the_same<M: Modulus, A: Arithmetic<M>>(params: &ParamS
         out
     };
     let expected = rotate(&direct);
-    for piece in [4099, 1 << 20] {
+    let words = keys(&client, KeyForm::SeededWords).0;
+    for (of_words, bytes, piece) in [
+        (false, &seeded, 7),
+        (false, &seeded, 4099),
+        (false, &seeded, 1 << 20),
+        (true, &words, 4099),
+    ] {
+        let loader = match of_words {
+            true => SeededBootstrappingKeyLoader::<M, A>::of_words(params, simd),
+            false => SeededBootstrappingKeyLoader::<M, A>::new(params, simd),
+        };
         let key = load(
-            SeededBootstrappingKeyLoader::<M, A>::new(params, simd).unwrap(),
-            &seeded,
+            loader.unwrap(),
+            bytes,
             piece,
             SeededBootstrappingKeyLoader::write,
             SeededBootstrappingKeyLoader::finish,
@@ -446,7 +487,7 @@ proptest! {
         word in 0..32_768usize,
         cuts in prop::collection::vec(0..262_176usize, 0..6),
     ) {
-        let total = KeyForm::Seeded.bootstrapping_key_bytes(&TINY) as usize;
+        let total = KeyForm::SeededWords.bootstrapping_key_bytes(&TINY) as usize;
         let mut bytes = vec![0xFE; total];
         let bad = SEED_BYTES + 8 * word;
         bytes[bad..bad + 8].fill(0xFF);
@@ -455,7 +496,7 @@ proptest! {
         }
         let mut cuts: Vec<usize> = cuts.into_iter().chain([0, total]).collect();
         cuts.sort_unstable();
-        let mut loader = SeededBootstrappingKeyLoader::<Goldilocks, Ntt>::new(&TINY, SimdLevel::best()).unwrap();
+        let mut loader = SeededBootstrappingKeyLoader::<Goldilocks, Ntt>::of_words(&TINY, SimdLevel::best()).unwrap();
         let mut refused = None;
         for cut in cuts.windows(2) {
             if let Err(error) = loader.write(&bytes[cut[0]..cut[1]]) {
@@ -473,5 +514,44 @@ proptest! {
             loader.write(&bytes[start..]).unwrap();
             prop_assert!(loader.finish().is_ok());
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// The same of packed coefficients, which end within bytes: 45 bits wide, the largest below p end in zeros.
+    #[test]
+    fn coefficients_beyond_the_modulus_are_refused_in_any_piece(
+        at in 0..4096usize,
+        cuts in prop::collection::vec(0..23_072usize, 0..6),
+    ) {
+        let stage = StageParams {
+            body_bits: 45,
+            lwe_dimension: 4,
+            ..TINY.stage
+        };
+        let total = KeyForm::Seeded.ggsw_list_bytes(&stage) as usize;
+        prop_assert_eq!(total, SEED_BYTES + 4096 * 45 / 8);
+        // Above 2^32 - 1 in the upper 32 bits, anything but zeros below.
+        let beyond = (1u64 << 45) - 1;
+        let values = (0..4096).map(|index| if index == at { beyond } else { 1 << 44 });
+        let mut bytes = vec![0xFE; SEED_BYTES];
+        bits::write(values, 45, &mut bytes);
+        let mut cuts: Vec<usize> = cuts.into_iter().chain([0, total]).collect();
+        cuts.sort_unstable();
+        let mut loader = SeededBootstrappingKeyLoader::<Goldilocks, Ntt>::new(&stage, SimdLevel::best()).unwrap();
+        let mut refused = None;
+        for cut in cuts.windows(2) {
+            if let Err(error) = loader.write(&bytes[cut[0]..cut[1]]) {
+                refused = Some((cut[0], cut[1], error));
+                break;
+            }
+        }
+        let (start, end, error) = refused.unwrap();
+        let last_byte = SEED_BYTES + (45 * at + 44) / 8;
+        prop_assert!(start <= last_byte && last_byte < end);
+        let found = matches!(error, TfheError::NotCanonical { index, .. } if index == at as u64);
+        prop_assert!(found, "{error}");
     }
 }

@@ -186,6 +186,13 @@ fn loaded<A: Arithmetic<Goldilocks>>(form: KeyForm) {
             .unwrap(),
             &bootstrapping,
         ),
+        KeyForm::SeededWords => load(
+            PartsLoader::bootstrapping(params, form, |part| {
+                SeededBootstrappingKeyLoader::<Goldilocks, A>::of_words(part, simd)
+            })
+            .unwrap(),
+            &bootstrapping,
+        ),
         KeyForm::Expanded => load(
             PartsLoader::bootstrapping(params, form, |part| {
                 BootstrappingKeyLoader::<Goldilocks, A>::new(part, simd)
@@ -196,7 +203,7 @@ fn loaded<A: Arithmetic<Goldilocks>>(form: KeyForm) {
     };
     let key = WopbsKey::new(params, parts).unwrap();
     let (_, parts) = match form {
-        KeyForm::Seeded => load(
+        KeyForm::Seeded | KeyForm::SeededWords => load(
             PartsLoader::key_switching(params, form, |part| {
                 SeededKeySwitchingKeyLoader::<Goldilocks>::new(part, simd)
             })
@@ -223,7 +230,7 @@ fn loaded<A: Arithmetic<Goldilocks>>(form: KeyForm) {
 }
 
 #[test]
-fn keys_are_loaded_from_both_forms() {
+fn keys_are_loaded_from_all_forms() {
     for form in KeyForm::ALL {
         loaded::<Fft>(form);
         loaded::<Ntt>(form);
