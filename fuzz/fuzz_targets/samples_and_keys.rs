@@ -10,7 +10,9 @@ use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
 use toroid_tfhe::bootstrap::BootstrappingKeyLoader;
-use toroid_tfhe::column::{self, Chunk, Column, ColumnForm, ColumnHeader, assemble, chunk_bytes};
+use toroid_tfhe::column::{
+    self, Chunk, Column, ColumnForm, ColumnGroup, ColumnHeader, assemble, chunk_bytes,
+};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::key_loader::{SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader};
 use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
@@ -47,6 +49,16 @@ fn canonical(modulus: ModulusKind, bytes: &[u8]) -> bool {
             .chunks_exact(8)
             .all(|word| word.try_into().map(u64::from_le_bytes).is_ok_and(|w| w < P)),
     }
+}
+
+/// Whether coefficients of so many bytes, the leading ones of their words, are below the modulus.
+fn leading_canonical(modulus: ModulusKind, bytes: &[u8], width: usize) -> bool {
+    let words = bytes.chunks_exact(width).flat_map(|leading| {
+        let mut word = [0; 8];
+        word[8 - width..].copy_from_slice(leading);
+        word
+    });
+    modulus == ModulusKind::Torus32 || canonical(modulus, &words.collect::<Vec<_>>())
 }
 
 fn words<M: Modulus>(params: &ParamSet, bytes: &[u8]) {
@@ -196,12 +208,22 @@ fn whole_column(params: &ParamSet, input: &mut Input) {
     }
 }
 
+/// Columns that were encrypted together, with the checksum that they have: they come back, or are refused.
+fn group(bytes: &[u8]) {
+    let mut bytes = bytes.to_vec();
+    bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+    if let Ok(group) = ColumnGroup::from_bytes(&bytes) {
+        let again = group.to_bytes().expect("columns of one group");
+        assert_eq!(ColumnGroup::from_bytes(&again).ok().as_ref(), Some(&group));
+    }
+}
+
 /// Feeds a loader in pieces. It must take exactly the canonical bytes that have room, refuse a piece without any trace of
 /// it, and give the key if and only if the bytes that it took are the whole key.
 fn load<L, K>(
     mut loader: L,
     key_bytes: u64,
-    modulus: ModulusKind,
+    (modulus, width): (ModulusKind, usize),
     input: &mut Input,
     write: fn(&mut L, &[u8]) -> Result<(), TfheError>,
     finish: fn(L) -> Result<K, TfheError>,
@@ -240,7 +262,7 @@ fn load<L, K>(
             }
             Err(TfheError::NotCanonical { .. }) => {
                 // The piece may have completed a word that began in an earlier one.
-                assert!(!canonical(modulus, &taken));
+                assert!(!leading_canonical(modulus, &taken, width));
                 taken.truncate(before);
             }
             Err(other) => panic!("{other}"),
@@ -248,7 +270,7 @@ fn load<L, K>(
     }
     let whole = taken.len() == key_bytes;
     assert_eq!(finish(loader).is_ok(), whole);
-    assert!(!whole || canonical(modulus, &taken));
+    assert!(!whole || leading_canonical(modulus, &taken, width));
 }
 
 fn bootstrapping<M: Modulus, A: Arithmetic<M>>(params: &ParamSet, input: &mut Input) {
@@ -257,7 +279,7 @@ fn bootstrapping<M: Modulus, A: Arithmetic<M>>(params: &ParamSet, input: &mut In
         loader.expect("the modulus is the set's"),
         params.bootstrapping_key_bytes(),
         // In the NTT domain, whatever the modulus of the samples.
-        ModulusKind::Goldilocks,
+        (ModulusKind::Goldilocks, 8),
         input,
         BootstrappingKeyLoader::write,
         BootstrappingKeyLoader::finish,
@@ -270,7 +292,7 @@ fn key_switching<M: Modulus>(params: &ParamSet, input: &mut Input) {
         loader.expect("the modulus is the set's"),
         params.key_switching_key_bytes(),
         // Words of 32 bits, whatever the modulus of the samples.
-        ModulusKind::Torus32,
+        (ModulusKind::Torus32, 4),
         input,
         KeySwitchingKeyLoader::write,
         KeySwitchingKeyLoader::finish,
@@ -278,11 +300,19 @@ fn key_switching<M: Modulus>(params: &ParamSet, input: &mut Input) {
 }
 
 fn seeded_bootstrapping<M: Modulus, A: Arithmetic<M>>(params: &ParamSet, input: &mut Input) {
-    let loader = SeededBootstrappingKeyLoader::<M, A>::new(params, SimdLevel::best());
+    let (form, loader, bits) = if input.u8() & 1 == 0 {
+        let loader = SeededBootstrappingKeyLoader::<M, A>::new(params, SimdLevel::best());
+        (KeyForm::Seeded, loader, params.body_bits)
+    } else {
+        let loader = SeededBootstrappingKeyLoader::<M, A>::of_words(params, SimdLevel::best());
+        (KeyForm::SeededWords, loader, 64)
+    };
+    // Of the Goldilocks set, whose coefficients are whole bytes.
+    let width = bits as usize / 8;
     load_seeded(
         loader.expect("the modulus is the set's"),
-        KeyForm::Seeded.bootstrapping_key_bytes(params),
-        M::KIND,
+        form.bootstrapping_key_bytes(params),
+        (M::KIND, width),
         input,
         SeededBootstrappingKeyLoader::write,
         SeededBootstrappingKeyLoader::finish,
@@ -294,7 +324,7 @@ fn seeded_key_switching<M: Modulus>(params: &ParamSet, input: &mut Input) {
     load_seeded(
         loader.expect("the modulus is the set's"),
         KeyForm::Seeded.key_switching_key_bytes(params),
-        ModulusKind::Torus32,
+        (ModulusKind::Torus32, 4),
         input,
         SeededKeySwitchingKeyLoader::write,
         SeededKeySwitchingKeyLoader::finish,
@@ -305,7 +335,7 @@ fn seeded_key_switching<M: Modulus>(params: &ParamSet, input: &mut Input) {
 fn load_seeded<L, K>(
     mut loader: L,
     key_bytes: u64,
-    modulus: ModulusKind,
+    words: (ModulusKind, usize),
     input: &mut Input,
     write: fn(&mut L, &[u8]) -> Result<(), TfheError>,
     finish: fn(L) -> Result<K, TfheError>,
@@ -316,7 +346,7 @@ fn load_seeded<L, K>(
         write(&mut loader, piece).expect("any seed is one");
     }
     let bodies = key_bytes - SEED_BYTES as u64;
-    load(loader, bodies, modulus, input, write, finish);
+    load(loader, bodies, words, input, write, finish);
 }
 
 static KEY: OnceLock<ClientKey> = OnceLock::new();
@@ -326,7 +356,7 @@ static WIDE_KEY: OnceLock<ClientKey> = OnceLock::new();
 fuzz_target!(|data: &[u8]| {
     alone();
     let input = &mut Input::new(data);
-    match input.u8() % 20 {
+    match input.u8() % 21 {
         0 => words::<Goldilocks>(&TINY, input.rest()),
         1 => words::<Torus32>(&TINY32, input.rest()),
         2 | 3 => decrypt(&TINY, &KEY, input),
@@ -344,6 +374,7 @@ fuzz_target!(|data: &[u8]| {
         16 => chunk(&TINY, &KEY, input),
         17 => chunk(&TINY32, &KEY32, input),
         18 => whole_column(&TINY_WOPBS, input),
+        19 => group(input.rest()),
         _ => whole_column(&TINY32, input),
     }
 });

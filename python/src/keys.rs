@@ -260,6 +260,42 @@ impl ClientKey {
         )
     }
 
+    /// Encrypts columns together: of each its numbers, their bits, and whether they have a sign.
+    #[pyo3(signature = (columns, progress=None))]
+    fn encrypt_columns(
+        &self,
+        py: Python<'_>,
+        columns: Vec<(Bound<'_, PyAny>, u32, bool)>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Vec<EncryptedRows>> {
+        let columns = columns
+            .iter()
+            .map(|(values, bits, signed)| Ok((numbers::take(values)?, *bits, *signed)))
+            .collect::<PyResult<Vec<_>>>()?;
+        work::run(
+            py,
+            progress,
+            || {},
+            |progress| {
+                let encoded = columns.iter().map(|(values, bits, signed)| {
+                    if values.is_empty() {
+                        return Err(Failure::new(
+                            "RowsError",
+                            "a column has at least one row, and there are no numbers",
+                        ));
+                    }
+                    let encoding = Encoding::of_samples(self.key.params(), *bits, *signed)?;
+                    Ok((encoding, values.as_slice()))
+                });
+                let encoded = encoded.collect::<Result<Vec<_>, Failure>>()?;
+                let columns =
+                    columns::EncryptedRows::encrypt_together(&self.key, &encoded, progress)?;
+                let columns = columns.into_iter();
+                Ok(columns.map(|rows| EncryptedRows { rows }).collect())
+            },
+        )
+    }
+
     /// Decrypts rows whose failure probability is at most 2^max_log2_failure each.
     #[pyo3(signature = (rows, max_log2_failure=MAX_LOG2_FAILURE))]
     fn decrypt_column<'py>(

@@ -55,6 +55,25 @@ impl EncryptedRows {
         Ok(EncryptedRows { rows })
     }
 
+    /// Columns that were encrypted together as bytes with one head and one seed; None where they were not, or have changed.
+    #[staticmethod]
+    fn together(
+        py: Python<'_>,
+        columns: Vec<Py<EncryptedRows>>,
+    ) -> PyResult<Option<Bound<'_, PyBytes>>> {
+        let columns: Vec<_> = columns.iter().map(|rows| &rows.get().rows).collect();
+        let bytes = columns::EncryptedRows::together_to_bytes(&columns).map_err(Failure::from)?;
+        Ok(bytes.map(|bytes| PyBytes::new(py, &bytes)))
+    }
+
+    /// The columns that `together` wrote.
+    #[staticmethod]
+    fn apart(bytes: &[u8]) -> PyResult<Vec<EncryptedRows>> {
+        let columns = columns::EncryptedRows::together_from_bytes(bytes).map_err(Failure::from)?;
+        let columns = columns.into_iter();
+        Ok(columns.map(|rows| EncryptedRows { rows }).collect())
+    }
+
     /// The rows for a file or another process.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &self.bytes()?))

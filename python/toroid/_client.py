@@ -11,7 +11,7 @@ from typing import Any, NoReturn, overload
 import numpy.typing as npt
 
 from toroid import _core
-from toroid._columns import EncryptedColumn, EncryptedTable, Layout, columns_of, numbers_of
+from toroid._columns import EncryptedColumn, EncryptedTable, Layout, columns_of, numbers_of, put_together
 from toroid._errors import FileError, OptionError, PassphraseError
 from toroid._progress import Progress, awaited, reporter
 
@@ -103,24 +103,29 @@ class Client:
         """
         columns = columns_of(data)
         if columns is None:
-            return self._encrypt("the column", data, types, digit_bits, progress)
+            return self._encrypt({"the column": data}, {"the column": types}, digit_bits, progress)["the column"]
         if types is not None and not isinstance(types, Mapping):
             raise TypeError("the types of a table are a dict by the names of its columns")
         given: Mapping[str, object] = types or {}
         unknown = [name for name in given if name not in columns]
         if unknown:
             raise ValueError(f"types has {unknown[0]!r}, which is no column of the table")
-        return EncryptedTable({name: self._encrypt(name, values, given.get(name), digit_bits, progress) for name, values in columns.items()})
+        return EncryptedTable(self._encrypt(columns, given, digit_bits, progress))
 
-    def _encrypt(self, name: str, values: object, kind: object, digit_bits: int | None, progress: Progress) -> EncryptedColumn:
-        numbers, (low, high), dtype = numbers_of(name, values, kind)
+    def _encrypt(
+        self, columns: Mapping[str, object], kinds: Mapping[str, object], digit_bits: int | None, progress: Progress
+    ) -> dict[str, EncryptedColumn]:
+        """Columns that are encrypted together."""
         bits = self._key.message_bits
         if digit_bits is not None and not 1 <= digit_bits <= bits:
             raise OptionError(f"digit_bits is {digit_bits}, and a message of {self.params} has 1 to {bits} bits")
-        layout = Layout.of(low, high, bits, digit_bits or max(1, bits // 2), dtype)
-        report = reporter(progress)
-        parts = zip(layout.digits, layout.split(numbers), strict=True)
-        return EncryptedColumn(layout, tuple(self._key.encrypt_column(messages, bits, digit.signed, report) for digit, messages in parts))
+        layouts = {}
+        parts = []
+        for name, values in columns.items():
+            numbers, (low, high), dtype = numbers_of(name, values, kinds.get(name))
+            layout = layouts[name] = Layout.of(low, high, bits, digit_bits or max(1, bits // 2), dtype)
+            parts += [(messages, bits, digit.signed) for digit, messages in zip(layout.digits, layout.split(numbers), strict=True)]
+        return put_together(layouts, self._key.encrypt_columns(parts, reporter(progress)))
 
     @overload
     def decrypt(self, data: EncryptedColumn | _core.EncryptedRows, *, max_log2_failure: float = ...) -> npt.NDArray[Any]: ...

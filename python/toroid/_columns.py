@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -230,8 +231,35 @@ class EncryptedColumn:
     def __len__(self) -> int:
         return len(self.digits[0])
 
+    def __reduce__(self) -> tuple[Callable[..., EncryptedColumn], tuple[object, ...]]:
+        return _column, (self.layout, _bytes_of(self.digits))
+
     def __repr__(self) -> str:
         return f"<EncryptedColumn: {len(self)} rows of {self.params}>"
+
+
+def put_together(layouts: Mapping[str, Layout], digits: Sequence[EncryptedRows]) -> dict[str, EncryptedColumn]:
+    """Columns of these layouts from all their digits, one column behind the other."""
+    rest = iter(digits)
+    return {name: EncryptedColumn(layout, tuple(itertools.islice(rest, len(layout.digits)))) for name, layout in layouts.items()}
+
+
+def _bytes_of(digits: Sequence[EncryptedRows]) -> bytes | tuple[EncryptedRows, ...]:
+    """Digits for another process: those that were encrypted together as bytes that share what they have in common, others as they are."""
+    together = EncryptedRows.together(digits)
+    return tuple(digits) if together is None else together
+
+
+def _digits_of(digits: bytes | tuple[EncryptedRows, ...]) -> Sequence[EncryptedRows]:
+    return EncryptedRows.apart(digits) if isinstance(digits, bytes) else digits
+
+
+def _column(layout: Layout, digits: bytes | tuple[EncryptedRows, ...]) -> EncryptedColumn:
+    return EncryptedColumn(layout, tuple(_digits_of(digits)))
+
+
+def _table(layouts: Mapping[str, Layout], digits: bytes | tuple[EncryptedRows, ...]) -> EncryptedTable:
+    return EncryptedTable(put_together(layouts, _digits_of(digits)))
 
 
 class EncryptedTable(Mapping[str, EncryptedColumn]):
@@ -258,6 +286,10 @@ class EncryptedTable(Mapping[str, EncryptedColumn]):
     def rows(self) -> int:
         """How many rows there are."""
         return len(next(iter(self._columns.values())))
+
+    def __reduce__(self) -> tuple[Callable[..., EncryptedTable], tuple[object, ...]]:
+        layouts = {name: column.layout for name, column in self.items()}
+        return _table, (layouts, _bytes_of([digit for column in self.values() for digit in column.digits]))
 
     def __repr__(self) -> str:
         return f"<EncryptedTable: {len(self)} columns, {self.rows} rows>"

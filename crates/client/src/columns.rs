@@ -25,6 +25,7 @@ mod binding;
 pub(crate) mod error;
 #[cfg(feature = "image")]
 mod executor;
+mod group;
 mod head;
 #[cfg(feature = "image")]
 mod map;

@@ -37,6 +37,7 @@
 mod chunk;
 mod client;
 mod form;
+mod group;
 mod header;
 mod noise;
 mod object;
@@ -46,6 +47,7 @@ mod sum;
 
 pub use chunk::{Chunk, expand};
 pub use form::{ColumnForm, chunk_bytes, rows_per_chunk};
+pub use group::{ChunkSeed, ColumnGroup, GroupColumn, GroupSeed};
 pub use header::ColumnHeader;
 pub use noise::{packed_variance, packed_width, seeded_width};
 pub use object::{Column, ColumnBytesBuilder, assemble, column_bytes, put_header};

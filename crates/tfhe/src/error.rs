@@ -169,6 +169,11 @@ pub enum TfheError {
         /// Rows of the column.
         of: u64,
     },
+    /// A seed for encryption in a process that was forked from the one which made it.
+    #[error(
+        "this process was forked after the seed was made, and must not encrypt under it as well: encrypt with a new one"
+    )]
+    Forked,
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,

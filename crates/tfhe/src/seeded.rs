@@ -10,10 +10,12 @@
 //! the next words of the keystream that are.
 //!
 //! Fresh chunks of columns ([`crate::column`]) have seeded masks too, with purpose 3, and polynomials over other moduli, with
-//! purpose 4.
+//! purpose 4. Chunks that were encrypted together have seeds that one seed gives, with purpose 5: each the first bytes of a keystream of its own.
 //!
 //! A seed is public and belongs to one key, or to one chunk. It comes from the stream of the client's generator that gives what is published
 //! ([`crate::random`]).
+
+use chacha20::rand_core::Rng as _;
 
 use crate::bits;
 use crate::modulus::{Modulus, Torus32};
@@ -27,6 +29,7 @@ const PURPOSE_ROW: u64 = 1 << 56;
 const PURPOSE_SAMPLE: u64 = 2 << 56;
 const PURPOSE_CHUNK: u64 = 3 << 56;
 const PURPOSE_RESIDUES: u64 = 4 << 56;
+const PURPOSE_SEED: u64 = 5 << 56;
 
 /// The form of a public key's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,6 +114,14 @@ impl MaskSeed {
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; SEED_BYTES] {
         &self.0
+    }
+
+    /// The seed of chunk `number`, below 2^56, of chunks that were encrypted together under this one.
+    #[must_use]
+    pub fn of_chunk(&self, number: u64) -> MaskSeed {
+        let mut seed = [0; SEED_BYTES];
+        random::stream(&self.0, PURPOSE_SEED | number).fill_bytes(&mut seed);
+        MaskSeed(seed)
     }
 
     /// The masks, k·N coefficients, of row `row` of a bootstrapping key, counted from its first GGSW sample on.

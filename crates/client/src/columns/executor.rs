@@ -234,6 +234,7 @@ impl Executor {
             facts,
             bytes,
             count: 0,
+            origin: None,
         };
         result.count = result.column()?.header().rows();
         Ok(Some(result))

@@ -69,6 +69,7 @@ impl EncryptedRows {
             facts,
             bytes: bytes.to_vec(),
             count,
+            origin: None,
         })
     }
 

@@ -10,14 +10,14 @@ use toroid_isa::metadata::{KeyTagStart, ScMetadata};
 use toroid_rns::ring_set::RingSet;
 use toroid_task::Progress;
 use toroid_tfhe::ciphertext::MAX_LOG2_FAILURE;
-use toroid_tfhe::column::{Column, ColumnBytesBuilder, ColumnForm, assemble, rows_per_chunk};
+use toroid_tfhe::column::{Column, assemble};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::{Noise, StatedNoise, log2_add, log2_decoding_failure, log2_tail};
 use toroid_tfhe::params::ParamSet;
-use toroid_tfhe::random::Csprng;
 use toroid_tfhe::{ClientKey, TfheError};
 use zeroize::Zeroizing;
 
+use super::group::Origin;
 use super::head::set_of;
 use super::{ColumnError, mismatch, of};
 use crate::session::{SessionError, stated_noise, tag_start};
@@ -181,6 +181,8 @@ pub struct EncryptedRows {
     /// A column in memory ([`Column`]).
     pub(super) bytes: Vec<u8>,
     pub(super) count: u64,
+    /// Of rows that are as they were encrypted.
+    pub(super) origin: Option<Origin>,
 }
 
 impl EncryptedRows {
@@ -195,42 +197,9 @@ impl EncryptedRows {
         numbers: &[i64],
         progress: &Progress,
     ) -> Result<EncryptedRows, SessionError> {
-        let params = ParamSet::by_id(client.params().id)
-            .filter(|params| *params == client.params())
-            .ok_or_else(|| {
-                TfheError::Format("a column needs one of the documented parameter sets".to_owned())
-            })?;
-        let full = rows_per_chunk(params);
-        let mut builder = ColumnBytesBuilder::new(params, numbers.len().div_ceil(full));
-        // A few chunks of each thread at a time, so that a cancellation is seen.
-        let batch = 4 * full * rayon::current_num_threads();
-        let mut done = 0;
-        for numbers in numbers.chunks(batch) {
-            progress.check().map_err(|_| TfheError::Cancelled)?;
-            let chunks = numbers.par_chunks(full).map(|numbers| {
-                let mut rng = Csprng::from_os()?;
-                Ok((
-                    numbers.len(),
-                    client.encrypt_chunk(numbers, encoding, &mut rng)?,
-                ))
-            });
-            for (count, chunk) in chunks.collect::<Result<Vec<_>, TfheError>>()? {
-                builder.push_chunk(ColumnForm::Seeded, count, &chunk)?;
-                done += count as u64;
-            }
-            progress.report("encrypt", done, done.max(numbers.len() as u64));
-        }
-        Ok(EncryptedRows {
-            facts: RowFacts {
-                params,
-                encoding: Some(encoding),
-                noise: StatedNoise::fresh(params),
-                computed: false,
-                tag: Some(tag_start(client.tag())),
-            },
-            bytes: builder.finish()?,
-            count: done,
-        })
+        let mut columns =
+            EncryptedRows::encrypt_together(client, &[(encoding, numbers)], progress)?;
+        Ok(columns.remove(0))
     }
 
     /// Rows of columns, one range behind the other: in any order, and as often as they are named. Chunks stay as they are, each of them once. What is
@@ -286,6 +255,7 @@ impl EncryptedRows {
             bytes: assemble(facts.params, segments)?,
             facts,
             count,
+            origin: None,
         })
     }
 

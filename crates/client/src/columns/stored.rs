@@ -215,6 +215,7 @@ impl StoredColumn {
             facts: self.head.facts,
             bytes: bytes.map_err(|error| of(&self.name)(damaged(error)))?,
             count,
+            origin: None,
         })
     }
 }

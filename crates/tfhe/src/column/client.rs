@@ -14,6 +14,7 @@ use crate::with_modulus;
 
 use super::chunk::{Chunk, Layout, Rows, Words};
 use super::form::{ColumnForm, chunk_bytes};
+use super::group::ChunkSeed;
 use super::noise::seeded_width;
 
 impl ClientKey {
@@ -28,9 +29,32 @@ impl ClientKey {
         encoding: Encoding,
         rng: &mut Csprng,
     ) -> Result<Vec<u8>, TfheError> {
+        self.encrypt_under(messages, encoding, MaskSeed::generate(rng), rng)
+    }
+
+    /// Encrypts consecutive rows of a column as [`ClientKey::encrypt_chunk`] does, under a seed of chunks that are encrypted together.
+    ///
+    /// # Errors
+    /// Those of [`ClientKey::encrypt_chunk`]; [`TfheError::Forked`] in another process than that which made the seed.
+    pub fn encrypt_chunk_of(
+        &self,
+        messages: &[i64],
+        encoding: Encoding,
+        seed: ChunkSeed,
+        rng: &mut Csprng,
+    ) -> Result<Vec<u8>, TfheError> {
+        self.encrypt_under(messages, encoding, seed.use_up()?, rng)
+    }
+
+    fn encrypt_under(
+        &self,
+        messages: &[i64],
+        encoding: Encoding,
+        seed: MaskSeed,
+        rng: &mut Csprng,
+    ) -> Result<Vec<u8>, TfheError> {
         let params = self.params();
         let len = chunk_bytes(params, ColumnForm::Seeded, messages.len())?;
-        let seed = MaskSeed::generate(rng);
         let mut bytes = Vec::with_capacity(len);
         bytes.extend_from_slice(seed.as_bytes());
         with_modulus!(params.modulus, M => {

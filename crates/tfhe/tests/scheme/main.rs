@@ -12,4 +12,5 @@ mod loaders;
 mod noise;
 mod private;
 mod seeded;
+mod together;
 mod wopbs;
