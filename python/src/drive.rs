@@ -25,6 +25,7 @@ use toroid_tfhe::serialize::ObjectReader;
 use crate::failure::Failure;
 use crate::keys::{ClientKey, PublicKeys};
 use crate::rows::EncryptedRows;
+use crate::turns::Turns;
 use crate::{secret, work};
 
 /// A drive: an image in this process, on the network, or a block device.
@@ -35,8 +36,8 @@ pub(crate) struct Drive {
     calls: AtomicUsize,
     /// None once it is closed. A call that runs keeps it open.
     inner: RwLock<Option<Arc<Inner>>>,
-    /// Held by the run of a program: one that finds keys missing fills the registers from what is stored, which no other may do meanwhile.
-    turn: Mutex<()>,
+    /// A run that finds keys missing fills the registers from what is stored, while no other may go on.
+    turns: Turns,
 }
 
 /// What a program is to do with columns.
@@ -240,7 +241,7 @@ impl Drive {
             location: location.into(),
             calls: AtomicUsize::new(0),
             inner: RwLock::new(Some(Arc::new(inner))),
-            turn: Mutex::new(()),
+            turns: Turns::default(),
         }
     }
 
@@ -543,20 +544,22 @@ impl Drive {
             unit,
         };
         let report = self.call(py, progress, |drive, progress| {
-            let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
             let session = drive.session();
             request.with(|request_of_map| {
-                let run = || drive.wait(session.map(request_of_map, progress));
-                let report = match run() {
-                    // A drive that was opened anew has its keys in store, but not in its registers.
-                    Err(error) if lacks_keys(&error) => {
-                        drive.new_failure();
-                        load(drive, request.key_id(), progress)?;
-                        run()
+                let mut is_filled = false;
+                loop {
+                    let turn = self.turns.run(progress)?;
+                    match drive.wait(session.map(request_of_map, progress)) {
+                        // A drive that was opened anew has its keys in store, but not in its registers.
+                        Err(error) if !is_filled && lacks_keys(&error) => {
+                            drive.new_failure();
+                            let key_id = request.key_id();
+                            let fill = || load(drive, key_id, progress);
+                            is_filled = self.turns.load(turn, progress, fill)?;
+                        }
+                        report => return Ok(drive.complete(async { report })?),
                     }
-                    report => report,
-                };
-                Ok(drive.complete(async { report })?)
+                }
             })
         })?;
         let dict = described(py, &report.output)?;

@@ -10,6 +10,7 @@ mod keys;
 mod numbers;
 mod rows;
 mod secret;
+mod turns;
 mod work;
 
 use pyo3::prelude::*;

@@ -7,6 +7,7 @@ import pickle
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -187,6 +188,51 @@ def test_several_threads_use_a_drive_at_once(drive: _core.Drive) -> None:
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+def test_runs_of_two_threads_overlap(drive: _core.Drive) -> None:
+    key = _core.ClientKey.generate("tiny")
+    drive.put_keys(key.public_keys())
+    drive.put_column("x", key.encrypt_column(np.arange(4096) % 16, 4))
+    begun, ended = threading.Event(), threading.Event()
+
+    def short() -> None:
+        begun.wait()
+        drive.map(HALF, {"x": "x"}, "short", rows=(0, 8))
+        ended.set()
+
+    def report(_stage: str, _done: int, _total: int) -> None:
+        begun.set()
+        if ended.is_set():
+            raise LookupError("the other run has ended")
+
+    thread = threading.Thread(target=short)
+    thread.start()
+    try:
+        # A short run that waited for this one would end after it.
+        with pytest.raises(LookupError):
+            drive.map(HALF, {"x": "x"}, "long", unit=8, progress=report)
+    finally:
+        begun.set()
+        thread.join()
+    assert key.decrypt_column(drive.get_column("short")).tolist() == [x // 2 for x in range(8)]
+
+
+def test_threads_that_find_keys_missing_all_get_their_results(tmp_path: Path) -> None:
+    image, key = str(tmp_path / "drive.img"), _core.ClientKey.generate("tiny")
+    first = _core.Drive.create(image, "64MiB")
+    for key_id in (0, 1):
+        first.put_keys(key.public_keys(), key_id)
+        first.put_column(f"x{key_id}", key.encrypt_column(range(16), 4), key_id=key_id)
+    first.close()
+    drive = _core.Drive.open(image)
+    with ThreadPoolExecutor(20) as pool:
+        # More than the drive has room for at once, of keys that the drive has in store alone.
+        runs = [pool.submit(drive.map, HALF, {"x": f"x{number % 2}"}, f"y{number}", key_id=number % 2) for number in range(20)]
+        for run in runs:
+            run.result()
+    assert all(key.decrypt_column(drive.get_column(f"y{number}")).tolist() == [x // 2 for x in range(16)] for number in range(20))
+    drive.close()
 
 
 def test_interrupts_end_a_run_that_goes_on_later(drive: _core.Drive) -> None:
