@@ -29,6 +29,7 @@ use crate::compiled::{
 };
 use crate::error::Error;
 use crate::graph::{Graph, Op};
+use crate::interval::Interval;
 use crate::simplify::{Pass, narrow};
 
 /// Milliseconds of a function with sets for tests, of which no times are recorded.
@@ -72,7 +73,7 @@ pub fn compile_until(
     {
         return Err(Error::new(format!("the graph has no input `{name}`")));
     }
-    let graph = &narrow(graph, &options.inputs)?;
+    let graph = &narrow(graph, &options.inputs, cancel)?;
     let mut best: Option<Compiled> = None;
     let mut alternatives = Vec::new();
     let mut refusals = Vec::new();
@@ -139,7 +140,7 @@ fn compile_for(
         .collect();
     let mut tried = vec![graph.clone()];
     for passes in [without_pairs.as_slice(), &Pass::ALL] {
-        let simpler = graph.simplify(passes, params.message_bits);
+        let simpler = graph.simplify_until(passes, params.message_bits, cancel)?;
         if tried.contains(&simpler) {
             continue;
         }
@@ -245,7 +246,9 @@ fn lower(
 ) -> Result<(Compiled, Option<Weakest>), Error> {
     let samples = Samples::new(params, cancel.clone());
     let radix = Radix { bits: digit_bits };
-    let mut operations = Operations::new(graph, samples, radix, options.repeated);
+    // Functions read the results that programs have as inputs, and not the bit of padding.
+    let feeds_programs = options.repeated || options.separate;
+    let mut operations = Operations::new(graph, samples, radix, feeds_programs);
     operations.lower(options)?;
     let mut outputs: Vec<CompiledOutput> = Vec::new();
     let mut found = Vec::new();
@@ -263,25 +266,38 @@ fn lower(
     }
     let inputs = std::mem::take(&mut operations.inputs);
     let mut samples = operations.samples;
-    // Functions read the results of repeated programs, and not the bit of padding.
-    let room = params.message_bits + u32::from(!options.repeated);
+    let room = params.message_bits + u32::from(!feeds_programs);
+    // An input of another program has no offset, unless it can be negative.
+    let stored = |combo: &Combo| Interval {
+        low: match options.separate {
+            true => combo.interval.low.min(0),
+            false => combo.interval.low,
+        },
+        ..combo.interval
+    };
     let widest = |found: &[(usize, u32, Combo)]| {
-        let widths = found.iter().map(|(_, _, combo)| combo.bits());
+        let widths = found.iter().map(|(_, _, combo)| stored(combo).bits());
         widths.max().unwrap_or(1)
     };
-    if let Some(rows) = limit {
-        // Numbers of many bits leave no room for sums of many rows: they are taken apart.
-        let wanted = rows.min(WANTED_GROUP).next_power_of_two().trailing_zeros();
-        let most = room.saturating_sub(wanted).max(1);
+    // Numbers of many bits leave no room for sums of many rows, and those far from zero none for themselves: they are taken apart.
+    let pieces = match limit {
+        Some(rows) => {
+            let wanted = rows.min(WANTED_GROUP).next_power_of_two().trailing_zeros();
+            let most = room.saturating_sub(wanted).max(1);
+            Some((most, most))
+        }
+        None => options.separate.then_some((room, digit_bits)),
+    };
+    if let Some((most, bits)) = pieces {
         let mut taken = Vec::new();
         for (number, weight, combo) in found {
-            if combo.bits() <= most || combo.bits() > params.message_bits {
+            if stored(&combo).bits() <= most || combo.bits() > params.message_bits {
                 taken.push((number, weight, combo));
                 continue;
             }
-            let pieces = Radix { bits: most }.split(&mut samples, &combo)?;
+            let pieces = Radix { bits }.split(&mut samples, &combo)?;
             for (place, piece) in (0..).zip(pieces) {
-                taken.push((number, weight + place * most, piece));
+                taken.push((number, weight + place * bits, piece));
             }
         }
         found = taken;
@@ -297,11 +313,7 @@ fn lower(
         let Some(of_output) = outputs.get_mut(output) else {
             continue;
         };
-        let mut least = combo.interval.low;
-        if options.separate {
-            // An input of another program has no offset.
-            least = least.min(0);
-        }
+        let least = stored(&combo).low;
         if limit.is_some() {
             of_output.offset_per_row += least << weight;
         } else {

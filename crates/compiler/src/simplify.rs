@@ -11,6 +11,8 @@ mod merge;
 mod narrow;
 
 pub(crate) use self::narrow::narrow;
+use toroid_task::CancelToken;
+
 use crate::error::Error;
 use crate::graph::{Graph, MAX_TABLE_ENTRIES, Node, Op};
 use crate::interval::Interval;
@@ -51,15 +53,19 @@ impl Pass {
     /// # Errors
     /// More statements or larger numbers on the way than a graph may have.
     pub fn apply(self, graph: &Graph, bits: u32) -> Result<Graph, Error> {
+        self.apply_until(graph, bits, &CancelToken::new())
+    }
+
+    fn apply_until(self, graph: &Graph, bits: u32, cancel: &CancelToken) -> Result<Graph, Error> {
         // Tables of graphs have no more entries.
         let bits = bits.min(MAX_TABLE_ENTRIES.trailing_zeros());
         match self {
-            Pass::Fold => fold::fold(graph),
-            Pass::Merge => merge::merge(graph),
-            Pass::Differences => differences::differences(graph, bits),
-            Pass::FuseOne => fuse::fuse(graph, bits, false),
-            Pass::FuseTwo => fuse::fuse(graph, bits, true),
-            Pass::Dead => dead::dead(graph),
+            Pass::Fold => fold::fold(graph, cancel),
+            Pass::Merge => merge::merge(graph, cancel),
+            Pass::Differences => differences::differences(graph, bits, cancel),
+            Pass::FuseOne => fuse::fuse(graph, (bits, false), cancel),
+            Pass::FuseTwo => fuse::fuse(graph, (bits, true), cancel),
+            Pass::Dead => dead::dead(graph, cancel),
         }
     }
 }
@@ -68,11 +74,28 @@ impl Graph {
     /// The graph after these passes, for functions that read so many bits; what a pass cannot change stays.
     #[must_use]
     pub fn simplify(&self, passes: &[Pass], bits: u32) -> Graph {
+        // Nobody cancels this token.
+        let simpler = self.simplify_until(passes, bits, &CancelToken::new());
+        simpler.unwrap_or_else(|_| self.clone())
+    }
+
+    /// As [`simplify`](Graph::simplify), until the token is cancelled.
+    ///
+    /// # Errors
+    /// That it was cancelled.
+    pub fn simplify_until(
+        &self,
+        passes: &[Pass],
+        bits: u32,
+        cancel: &CancelToken,
+    ) -> Result<Graph, Error> {
         let mut graph = self.clone();
         for _ in 0..ROUNDS {
             let before = graph.len();
             for pass in passes {
-                if let Ok(changed) = pass.apply(&graph, bits) {
+                let changed = pass.apply_until(&graph, bits, cancel);
+                cancel.check()?;
+                if let Ok(changed) = changed {
                     graph = changed;
                 }
             }
@@ -80,7 +103,7 @@ impl Graph {
                 break;
             }
         }
-        graph
+        Ok(graph)
     }
 }
 
@@ -93,9 +116,10 @@ struct Rewrite<'g> {
 }
 
 impl Rewrite<'_> {
-    /// Makes a graph by a rule that adds the new value of each old one, if it stays.
+    /// Makes a graph by a rule that adds the new value of each old one, if it stays; until the token is cancelled.
     fn run(
         old: &Graph,
+        cancel: &CancelToken,
         mut rule: impl FnMut(&mut Rewrite<'_>, Node) -> Result<Option<Node>, Error>,
     ) -> Result<Graph, Error> {
         let mut rewrite = Rewrite {
@@ -104,6 +128,7 @@ impl Rewrite<'_> {
             map: Vec::with_capacity(old.len()),
         };
         for node in old.nodes() {
+            cancel.check()?;
             rewrite.new.set_location(old.location(node).cloned());
             let before = rewrite.new.len();
             let made = rule(&mut rewrite, node)?;

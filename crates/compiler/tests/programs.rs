@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use random::{Random, random_graph, random_graph_of, random_rows};
 use toroid_compiler::{
-    Compiled, Digit, Graph, Interval, Layout, MAX_COLUMNS, Options, compile, compile_until,
+    Compiled, Digit, Graph, Interval, Layout, MAX_COLUMNS, Options, Pass, compile, compile_until,
 };
 use toroid_isa::{Instruction, VrNumber};
 use toroid_task::CancelToken;
@@ -368,6 +368,36 @@ fn separate_digits_share_no_rows() {
 }
 
 #[test]
+fn separate_digits_have_no_more_bits_than_messages() {
+    let texts = [
+        // Few values, far from zero.
+        "input x: 1000..1003\ny = x + 1\noutput y = y",
+        "input x: 100000..100003\ninput z: 0..200\noutput x = x\noutput z = z",
+        // A bit more than functions read.
+        "input x: 0..255\ninput y: 0..255\nz = x + y\noutput z = z",
+        // Sums of rows.
+        "input x: 0..255\nt = sum(x)\noutput t = t",
+        "input x: 250..255\nbig = x > 252\nt = sum(x)\nn = sum(big)\noutput t = t\noutput n = n",
+    ];
+    for text in texts {
+        let graph = Graph::parse(text).unwrap();
+        let rows = random_rows(&mut Random(12), &graph, 60);
+        let options = Options {
+            separate: true,
+            rows: 60,
+            ..options("message8")
+        };
+        let compiled = compile(&graph, &options).unwrap();
+        for part in compiled.outputs.iter().flat_map(|output| &output.parts) {
+            assert!(part.bits <= 8 && part.shift == 0, "{text}: {part:?}");
+        }
+        assert!(compiled.outputs.iter().all(|o| o.offset == 0), "{text}");
+        assert!(compiled.outputs.iter().all(|o| o.offset_per_row == 0));
+        check(&graph, &compiled, &rows);
+    }
+}
+
+#[test]
 fn functions_read_the_results_of_repeated_programs() {
     let repeated = |source: &str, params: &str, separate: bool| {
         let graph = Graph::parse(source).unwrap();
@@ -603,6 +633,8 @@ fn compilations_and_evaluations_end_when_they_are_cancelled() {
     assert!(graph.evaluate_columns_until(&columns, &cancel).is_ok());
     cancel.cancel();
     let error = compile_until(&graph, &options("tiny"), &cancel).unwrap_err();
+    assert_eq!(error.message, "cancelled");
+    let error = graph.simplify_until(&Pass::ALL, 8, &cancel).unwrap_err();
     assert_eq!(error.message, "cancelled");
     let error = graph.evaluate_columns_until(&columns, &cancel).unwrap_err();
     assert_eq!(error.message, "cancelled");

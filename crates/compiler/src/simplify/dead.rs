@@ -1,10 +1,12 @@
 //! Statements that no output needs leave. Inputs stay: they are what callers see.
 
+use toroid_task::CancelToken;
+
 use super::Rewrite;
 use crate::error::Error;
 use crate::graph::{Graph, Op};
 
-pub(super) fn dead(graph: &Graph) -> Result<Graph, Error> {
+pub(super) fn dead(graph: &Graph, cancel: &CancelToken) -> Result<Graph, Error> {
     let mut needed = vec![false; graph.len()];
     for output in graph.outputs() {
         needed[output.node.index()] = true;
@@ -16,7 +18,7 @@ pub(super) fn dead(graph: &Graph) -> Result<Graph, Error> {
             }
         }
     }
-    Rewrite::run(graph, |rewrite, node| {
+    Rewrite::run(graph, cancel, |rewrite, node| {
         if !needed[node.index()] && !matches!(graph.op(node), Op::Input { .. }) {
             return Ok(None);
         }

@@ -4,6 +4,8 @@
 
 use std::collections::HashMap;
 
+use toroid_task::CancelToken;
+
 use super::{Rewrite, Sum};
 use crate::error::Error;
 use crate::graph::{Graph, Node, Op};
@@ -11,9 +13,13 @@ use crate::graph::{Graph, Node, Op};
 /// Bases that the new graph has, by their terms.
 type Bases = HashMap<Vec<(Node, i128)>, Node>;
 
-pub(super) fn differences(graph: &Graph, bits: u32) -> Result<Graph, Error> {
+pub(super) fn differences(
+    graph: &Graph,
+    bits: u32,
+    cancel: &CancelToken,
+) -> Result<Graph, Error> {
     let mut bases = Bases::new();
-    Rewrite::run(graph, |rewrite, node| {
+    Rewrite::run(graph, cancel, |rewrite, node| {
         let op = rewrite.op(node)?;
         let made = match op {
             Op::Compare(comparison, x, y) => {

@@ -1,12 +1,14 @@
 //! What intervals decide: constants, comparisons, choices, bounds that do not bind, and tables that are linear.
 
+use toroid_task::CancelToken;
+
 use super::{Rewrite, Sum};
 use crate::error::Error;
 use crate::graph::{BitOperation, Comparison, Graph, Node, Op, Width};
 use crate::interval::Interval;
 
-pub(super) fn fold(graph: &Graph) -> Result<Graph, Error> {
-    Rewrite::run(graph, |rewrite, node| {
+pub(super) fn fold(graph: &Graph, cancel: &CancelToken) -> Result<Graph, Error> {
+    Rewrite::run(graph, cancel, |rewrite, node| {
         let op = rewrite.op(node)?;
         let interval = rewrite.new.check(&op)?;
         let known = interval.constant();

@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use toroid_task::CancelToken;
+
 use super::{Rewrite, uses};
 use crate::error::Error;
 use crate::evaluate::apply;
@@ -18,8 +20,12 @@ const MOST_STATEMENTS: usize = 256;
 /// The most pairs of values that are kept of what a statement may be a table of.
 const MOST_PAIRS: usize = 6;
 
-pub(super) fn fuse(graph: &Graph, bits: u32, pairs: bool) -> Result<Graph, Error> {
-    let sources = Sources::find(graph, bits, pairs);
+pub(super) fn fuse(
+    graph: &Graph,
+    (bits, pairs): (u32, bool),
+    cancel: &CancelToken,
+) -> Result<Graph, Error> {
+    let sources = Sources::find(graph, bits, pairs, cancel)?;
     let uses = uses(graph);
     let mut needed = vec![false; graph.len()];
     let mut tables: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
@@ -27,6 +33,7 @@ pub(super) fn fuse(graph: &Graph, bits: u32, pairs: bool) -> Result<Graph, Error
         needed[output.node.index()] = true;
     }
     for node in graph.nodes().rev() {
+        cancel.check()?;
         if !needed[node.index()] {
             continue;
         }
@@ -47,8 +54,8 @@ pub(super) fn fuse(graph: &Graph, bits: u32, pairs: bool) -> Result<Graph, Error
             }
         }
     }
-    let mut entries = entries(graph, &tables);
-    Rewrite::run(graph, |rewrite, node| {
+    let mut entries = entries(graph, &tables, cancel)?;
+    Rewrite::run(graph, cancel, |rewrite, node| {
         if let Some(entries) = entries.remove(&node)
             && let Some(arguments) = tables.get(&node)
         {
@@ -78,7 +85,12 @@ struct Sources {
 }
 
 impl Sources {
-    fn find(graph: &Graph, bits: u32, with_pairs: bool) -> Sources {
+    fn find(
+        graph: &Graph,
+        bits: u32,
+        with_pairs: bool,
+        cancel: &CancelToken,
+    ) -> Result<Sources, Error> {
         let count = graph.len();
         let mut sources = Sources {
             far: Vec::with_capacity(count),
@@ -87,6 +99,7 @@ impl Sources {
         };
         let width = |node: Node| graph.interval(node).bits();
         for node in graph.nodes() {
+            cancel.check()?;
             let own = (width(node) <= bits).then_some(node);
             let is_sum = matches!(graph.op(node), Op::Sum(_));
             let operands: BTreeSet<Node> = if is_sum {
@@ -116,7 +129,7 @@ impl Sources {
             sources.far.push(far);
             sources.narrow.push(narrow);
         }
-        sources
+        Ok(sources)
     }
 
     /// The pairs that all operands depend on.
@@ -246,7 +259,11 @@ fn region(graph: &Graph, node: Node, arguments: &[Node]) -> Option<BTreeSet<Node
 }
 
 /// The entries of all tables: those of the same arguments are computed together.
-fn entries(graph: &Graph, tables: &BTreeMap<Node, Vec<Node>>) -> BTreeMap<Node, Vec<i128>> {
+fn entries(
+    graph: &Graph,
+    tables: &BTreeMap<Node, Vec<Node>>,
+    cancel: &CancelToken,
+) -> Result<BTreeMap<Node, Vec<i128>>, Error> {
     let mut groups: BTreeMap<&[Node], Vec<Node>> = BTreeMap::new();
     for (node, arguments) in tables {
         groups.entry(arguments).or_default().push(*node);
@@ -268,6 +285,7 @@ fn entries(graph: &Graph, tables: &BTreeMap<Node, Vec<Node>>) -> BTreeMap<Node, 
         let second = arguments.get(1).map(|second| graph.interval(*second));
         let inner = second.map_or(0..=0, |second| second.low..=second.high);
         for x in first.low..=first.high {
+            cancel.check()?;
             values[arguments[0].index()] = x;
             for y in inner.clone() {
                 if let Some(second) = arguments.get(1) {
@@ -284,5 +302,5 @@ fn entries(graph: &Graph, tables: &BTreeMap<Node, Vec<Node>>) -> BTreeMap<Node, 
         }
         all.extend(nodes.into_iter().zip(of_nodes));
     }
-    all
+    Ok(all)
 }

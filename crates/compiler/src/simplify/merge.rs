@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use toroid_task::CancelToken;
+
 use super::{Rewrite, Sum, uses};
 use crate::error::Error;
 use crate::graph::{Comparison, Graph, Node, Op};
@@ -9,10 +11,10 @@ use crate::graph::{Comparison, Graph, Node, Op};
 /// The most sums in a sum of which it is looked whether they cancel with others.
 const MOST_SHARED: usize = 16;
 
-pub(super) fn merge(graph: &Graph) -> Result<Graph, Error> {
+pub(super) fn merge(graph: &Graph, cancel: &CancelToken) -> Result<Graph, Error> {
     let uses = uses(graph);
     let mut known: HashMap<Op, Node> = HashMap::new();
-    Rewrite::run(graph, |rewrite, node| {
+    Rewrite::run(graph, cancel, |rewrite, node| {
         let op = match graph.op(node) {
             Op::Linear { .. } => match flat(rewrite, node, &uses) {
                 Some(op) => op,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use toroid_task::CancelToken;
+
 use super::Rewrite;
 use crate::compiled::Layout;
 use crate::error::Error;
@@ -12,8 +14,12 @@ use crate::interval::Interval;
 ///
 /// # Errors
 /// A layout that is none, or that holds no number of its input.
-pub(crate) fn narrow(graph: &Graph, layouts: &BTreeMap<String, Layout>) -> Result<Graph, Error> {
-    Rewrite::run(graph, |rewrite, node| {
+pub(crate) fn narrow(
+    graph: &Graph,
+    layouts: &BTreeMap<String, Layout>,
+    cancel: &CancelToken,
+) -> Result<Graph, Error> {
+    Rewrite::run(graph, cancel, |rewrite, node| {
         let mut op = rewrite.op(node)?;
         if let Op::Input { name, interval } = &mut op
             && let Some(layout) = layouts.get(&**name)
