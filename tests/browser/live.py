@@ -205,7 +205,9 @@ def main():
             sites_elsewhere_read_nothing(drive)
             if options.screenshot:
                 # The curves need some time.
-                page.wait_for_timeout(60_000)
+                page.wait_for_timeout(75_000)
+                page.set_viewport_size({"width": 1320, "height": 800})
+                page.evaluate("document.activeElement.blur()")
                 page.screenshot(path=options.screenshot, full_page=True)
             a_drive_that_is_gone_and_comes_back_is_said(pages, drive, page)
         finally:
