@@ -569,6 +569,38 @@ impl Drive {
         Ok(dict)
     }
 
+    /// Adds up results of a program that adds up rows. Each part comes with the number of rows that it is of; the columns have as many rows as all of them.
+    #[pyo3(signature = (program, inputs, parts, key_id=0, progress=None))]
+    fn add_results(
+        &self,
+        py: Python<'_>,
+        program: &str,
+        inputs: &Bound<'_, PyDict>,
+        parts: Vec<(Py<EncryptedRows>, u64)>,
+        key_id: u32,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<EncryptedRows> {
+        let request = Request {
+            program: assembled(program, key_id)?,
+            inputs: named(inputs)?,
+            rows: None,
+            output: "sum of results".to_owned(),
+            replace: false,
+            unit: None,
+        };
+        let rows = self.call(py, progress, |drive, progress| {
+            let parts: Vec<_> = parts
+                .iter()
+                .map(|(part, rows)| (&part.get().rows, *rows))
+                .collect();
+            let session = drive.session();
+            let sum =
+                request.with(|request| drive.wait(session.add_results(request, &parts, progress)));
+            Ok(sum?)
+        })?;
+        Ok(EncryptedRows { rows })
+    }
+
     /// What `map` will do, and how long it takes by documented times; nothing runs.
     #[pyo3(signature = (program, inputs, output, rows=None, unit=None, replace=false, key_id=0, cores=1))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -297,11 +298,13 @@ def test_a_drive_that_gives_other_results_is_named(cluster: Any, client: toroid.
     query = question(table)
     answer = query.run(**LOOSE)
     check(client, query, answer)
-    assert sorted(len(by_drive) for _, by_drive in answer.encrypted.parts) == [1, 1, 1, 3, 3, 3]
+    # What is not compared may have been added up.
+    rows = [(len(by_drive), size) for size, by_drive in answer.encrypted.parts]
+    assert [sum(size for copies, size in rows if copies == wanted) for wanted in (1, 3)] == [6, 6]
     # The second drive computes on other rows than were put there.
     cheat = cluster.locations[1]
     other = client.encrypt({**DATA, "pay": (DATA["pay"] + 1) % 64}, TYPES)
-    cluster._got(cheat, cluster._submit(cheat, "upload", table._shards[0].name, other, 0))
+    cluster._got(cheat, cluster._submit(cheat, "upload", table.cells[0].held[0][1].name, other, 0))
     with pytest.raises(toroid.UntrustedError, match=re.escape(f"{cheat} is wrong")) as error:
         client.decrypt(question(table.options(verify=1)).run(**LOOSE), max_log2_failure=-20)
     assert error.value.drives == (cheat,)
@@ -351,7 +354,7 @@ def test_rows_that_were_to_be_compared_are(cluster: Any, client: toroid.Client, 
         assert copies(answer) == [2, 2, 2, 2]
         check(client, query, answer)
     # A drive that is away cannot compare.
-    table._shards = tuple(type(shard)(shard.name, shard.first, shard.end, shard.drives[:1]) for shard in table._shards)
+    table._cells = tuple(type(cell)(cell.first, cell.end, cell.held[:1]) for cell in table.cells)
     table._silent = {second: "it is away"}
     with pytest.raises(toroid.DriveError, match=r"drives are away .*it is away.*verify=0"):
         table.options(verify=0.5)
@@ -527,3 +530,81 @@ def test_a_killed_drive_costs_only_the_rows_that_no_other_has(ray: Any, client: 
         answer = resume(tmp_path / "job", cluster, progress=lambda _stage, done, _total: seen.append(done))
         assert seen == [12]
         check(client, question(single), answer)
+
+
+def test_the_status_tells_what_was_done(cluster: Any, client: toroid.Client, staff: Any) -> None:
+    seen: list[Any] = []
+    query = question(staff.options(unit_rows=2))
+    before = {drive.name: drive.units_done for drive in cluster.status().drives}
+    answer = query.run(progress=lambda *_: seen.append(cluster.status()), **LOOSE)
+    check(client, query, answer)
+    running = [job for status in seen for job in status.jobs if job.state == "running"]
+    assert running and all(job.table == "staff" and job.rows == ROWS and 0 < job.rows_done <= ROWS for job in running)
+    now = cluster.status()
+    assert now.jobs[-1].state == "done" and now.jobs[-1].rows_done == ROWS
+    assert sum(drive.units_done - before[drive.name] for drive in now.drives) >= ROWS / 2
+    assert "staff" in str(now) and now.to_json()["kind"] == "cluster"
+    with cluster.board() as board, urllib.request.urlopen(f"{board.url}status", timeout=10) as reply:
+        assert len(json.load(reply)["drives"]) == 3
+
+
+def test_nodes_compute_rows_of_drives(cluster: Any, client: toroid.Client, staff: Any) -> None:
+    node = cluster.add_node()
+    try:
+        with pytest.raises(toroid.ExistsError, match=f"has {node} already"):
+            cluster.add_node(node)
+        for _ in range(5):
+            query = question(staff.options(unit_rows=1))
+            check(client, query, query.run(**LOOSE))
+            own = next(drive for drive in cluster.status().drives if drive.name == node)
+            if own.units_done:
+                break
+        assert (own.role, own.failures) == ("compute", 0) and own.units_done > 0
+        # Jobs go on without it.
+        query = question(staff.options(unit_rows=1))
+        check(client, query, query.run(progress=after(2, lambda: cluster.remove_node(node)), **LOOSE))
+    finally:
+        if node in cluster.nodes:
+            cluster.remove_node(node)
+    with pytest.raises(toroid.MissingError, match=f"no node {node}"):
+        cluster.remove_node(node)
+
+
+def test_neighbours_are_added_up_on_drives(client: toroid.Client, staff: Any) -> None:
+    query = staff.options(unit_rows=1).agg(total=col("pay").sum())
+    answer = query.run(**LOOSE)
+    assert len(answer.encrypted.parts) < ROWS
+    assert client.decrypt(answer, max_log2_failure=-20) == query.simulate(DATA)
+
+
+def test_rows_are_appended_and_downloaded(cluster: Any, client: toroid.Client) -> None:
+    table = cluster.upload("grown", client.encrypt(DATA, TYPES), shards=2)
+    more = {name: values[:5] for name, values in DATA.items()}
+    table.append(client.encrypt(more, TYPES), shards=2)
+    assert table.rows == cluster["grown"].rows == ROWS + 5
+    whole = {name: np.concatenate([values, values[:5]]) for name, values in DATA.items()}
+    found = client.decrypt(table.download())
+    assert {name: column.tolist() for name, column in found.items()} == {name: column.tolist() for name, column in whole.items()}
+    found = client.decrypt(table.download((ROWS - 2, ROWS + 2)))
+    assert found["pay"].tolist() == whole["pay"][ROWS - 2 : ROWS + 2].tolist()
+    query = table.agg(total=col("pay").sum())
+    assert client.decrypt(query.run(**LOOSE), max_log2_failure=-20)["total"] == whole["pay"].sum()
+    with pytest.raises(toroid.KeyMismatch, match="has the columns pay, dept"):
+        table.append(client.encrypt({"pay": DATA["pay"]}, {"pay": (0, 63)}))
+    cluster.delete("grown")
+
+
+def test_a_cluster_without_a_token_is_refused() -> None:
+    code = """
+import os
+os.environ["RAY_AUTH_MODE"] = "disabled"
+import ray
+from toroid.ray import Cluster
+ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
+try:
+    Cluster(["a.img"])
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "OptionError this Ray cluster has no token" in ended.stdout, ended.stderr

@@ -123,6 +123,14 @@ class Drive:
         key_id: int = 0,
         progress: _Progress | None = None,
     ) -> dict[str, Any]: ...
+    def add_results(
+        self,
+        program: str,
+        inputs: dict[str, str],
+        parts: Sequence[tuple[EncryptedRows, int]],
+        key_id: int = 0,
+        progress: _Progress | None = None,
+    ) -> EncryptedRows: ...
     def estimate(
         self,
         program: str,

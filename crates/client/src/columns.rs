@@ -29,6 +29,8 @@ mod group;
 mod head;
 #[cfg(feature = "image")]
 mod map;
+#[cfg(feature = "image")]
+mod merged;
 mod object;
 mod registers;
 mod ring;

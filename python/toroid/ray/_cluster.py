@@ -1,0 +1,380 @@
+"""Drives of a Ray cluster, and the tables on them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+import ray
+
+from toroid import _core
+from toroid._board import Board
+from toroid._columns import EncryptedColumn, EncryptedTable, check_name, examined_tables
+from toroid._drive import as_table
+from toroid._drive import open as open_drive
+from toroid._errors import ClosedError, DriveError, ExistsError, FullError, MissingError, OptionError
+from toroid._status import ClusterStatus
+from toroid.ray._figures import Figures
+from toroid.ray._keeper import Keeper, actor, submit
+from toroid.ray._places import Cell, Shard, cells_of, cut, gaps, rows_of
+from toroid.ray._table import ShardedTable
+
+#: Options of [toroid.open][] that the drives of a cluster take.
+OPTIONS = frozenset({"concatenate", "controller_secret", "host_id", "host_nqn", "host_secret", "new_store", "nsid", "read_only", "tls_key"})
+#: How long a loop over calls waits at most before it looks round, in seconds.
+LOOK = 0.5
+
+
+def _place(location: str | os.PathLike[str]) -> str:
+    """A location as another process understands it, whose folder may be another."""
+    place = os.fspath(location)
+    return place if "://" in place else os.path.abspath(place)
+
+
+def _has_token() -> bool:
+    """Whether the Ray that this process is connected to admits only those who have its token."""
+    from ray._raylet import AuthenticationMode, get_authentication_mode  # type: ignore[attr-defined]
+
+    return bool(get_authentication_mode() == AuthenticationMode.TOKEN)
+
+
+class Cluster:
+    """Drives of a Ray cluster, each kept by one actor.
+
+    Args:
+        locations: Images, served drives (`nvme+tcp://HOST:PORT/NQN`) or block devices, as [toroid.open][] takes them. An image is opened on the node
+            that the actor runs on.
+        patience: Seconds for which an actor tries to open a drive that cannot be opened.
+        placement: Options of Ray for the actor of a location, such as `{"resources": {"drive-a": 1}}`, which let it run on the drive's node.
+        insecure: Whether a Ray cluster without a token is taken, in which whoever reaches it runs programs, with the sessions of the drives. Otherwise it
+            is refused.
+        options: Options of [toroid.open][] for all drives. A ledger needs the client's key, which must not leave the client's process, so there is none.
+
+    Ray is started on this machine, if the process is not connected to a cluster. It then admits only those who have its token. A cluster that `ray start`
+    made has a token only if there was one at its start.
+
+    Raises:
+        OptionError: The Ray cluster has no token, or there is no such option.
+    """
+
+    #: What keeps a drive.
+    _keeper: type[Keeper] = Keeper
+
+    def __init__(
+        self,
+        locations: Sequence[str | os.PathLike[str]],
+        *,
+        patience: float = 10.0,
+        placement: Mapping[str, Mapping[str, Any]] | None = None,
+        insecure: bool = False,
+        **options: Any,
+    ) -> None:
+        if isinstance(locations, str | bytes | os.PathLike):
+            raise TypeError(f"a cluster has a list of locations, such as [{os.fspath(locations)!r}]")
+        self.locations = tuple(_place(location) for location in locations)
+        placed = {_place(location): dict(chosen) for location, chosen in (placement or {}).items()}
+        if not self.locations or len(set(self.locations)) != len(self.locations):
+            raise ValueError("a cluster has at least one drive, and each of them once")
+        if refused := sorted({"client", "ledger", "create", "overwrite"} & set(options)):
+            raise ValueError(f"the drives of a cluster are opened by other processes, again after each failure, so {refused[0]} is no option of theirs")
+        if unknown := sorted(set(options) - OPTIONS):
+            raise OptionError(f"there is no option {unknown[0]} of a drive of a cluster; there are {', '.join(sorted(OPTIONS))}")
+        if not ray.is_initialized():
+            ray.init()
+        if not _has_token():
+            if not insecure:
+                raise OptionError(
+                    "this Ray cluster has no token: whoever reaches it runs programs there, with the sessions of the drives. Run `ray get-auth-token "
+                    "--generate` and start it, and this process, with RAY_AUTH_MODE=token; or take it as it is with insecure=True"
+                )
+            warnings.warn("this Ray cluster has no token: whoever reaches it runs programs there, with the sessions of the drives", stacklevel=2)
+        self._options = dict(options)
+        self._patience = patience
+        self._kind = actor(self._keeper)
+        self._figures = Figures(self._now)
+        #: The names of nodes that compute rows of drives.
+        self.nodes: tuple[str, ...] = ()
+        self._actors: dict[str, Any] = {location: self._start(location, placed.get(location, {})) for location in self.locations}
+        # Public keys by their ids: the object that holds them, and their tag.
+        self._keys: dict[int, tuple[list[Any], str]] = {}
+        # Where the rows of tables are that were moved or added to, by their names and uploads.
+        self._cells: dict[tuple[str, str], tuple[Cell, ...]] = {}
+
+    def _start(self, location: str | None, placement: Mapping[str, Any]) -> Any:
+        return self._kind.options(**placement).remote(location, self._options, self._patience)
+
+    def install(self, keys: _core.PublicKeys, key_id: int = 0, *, replace: bool = False) -> list[str]:
+        """Stores the public keys of a client on the drives that lack them, and gives the locations of those. The keys enter Ray's object store once.
+
+        `replace` tells whether keys of another client are replaced. Questions and programs no longer run on its tables.
+
+        Raises:
+            KeyMismatch: Another client has keys or tables under the key id.
+        """
+        held = [ray.put(keys.to_bytes())]
+        done = self._all("install", held, keys.tag, key_id, replace)
+        self._keys[key_id] = (held, keys.tag)
+        return [location for location, is_new in done.items() if is_new]
+
+    def upload(
+        self,
+        name: str,
+        data: EncryptedTable | EncryptedColumn,
+        *,
+        shards: int | None = None,
+        replicas: int = 1,
+        replace: bool = False,
+        key_id: int = 0,
+    ) -> ShardedTable:
+        """Spreads a table over the drives by its rows: in as many shards as there are drives, if not given, each on `replicas` drives. Where a drive is full,
+        another one takes its shard."""
+        check_name(name)
+        table = as_table(data)
+        count = min(len(self.locations) if shards is None else shards, table.rows)
+        if count < 1 or not 1 <= replicas <= len(self.locations):
+            raise ValueError(f"there is at least one shard, and from 1 to {len(self.locations)} replicas, as many as drives")
+        former = self._shards_on_drives(name)
+        if former and not replace:
+            raise ExistsError(f"the cluster has a table {name} already: give another name, or replace=True")
+        upload = f"{time.time_ns():016x}"
+        places = [Shard(name, upload, first, end, table.rows) for first, end in cut(table.rows, count)]
+        order = [self.locations[number % len(self.locations) :] + self.locations[: number % len(self.locations)] for number in range(count)]
+        self._put(table, places, order, replicas, key_id)
+        for location, names in former.items():
+            for shard in names:
+                self._got(location, self._submit(location, "delete", shard))
+        return self.table(name)
+
+    def _put(self, rows: EncryptedTable, shards: Sequence[Shard], order: Sequence[Sequence[str]], replicas: int, key_id: int) -> None:
+        """Stores rows as shards, each on so many drives, the first ones of its order that have room: all of them, or none."""
+        begin = shards[0].first
+        calls: list[tuple[str, Any, Shard]] = []
+        try:
+            # A drive of this process cuts columns: it knows how to, and keeps them as small as they came.
+            with open_drive() as cutter:
+                whole = cutter.upload("table", rows)
+                left: list[tuple[Shard, Any, list[str]]] = []
+                for shard, drives in zip(shards, order, strict=True):
+                    part = ray.put(whole.download((shard.first - begin, shard.end - begin)))
+                    calls.extend((drive, self._submit(drive, "upload", shard.name, part, key_id), shard) for drive in drives[:replicas])
+                    left.append((shard, part, list(drives[replicas:])))
+                parts = {shard: (part, drives) for shard, part, drives in left}
+                place = 0
+                while place < len(calls):
+                    drive, call, shard = calls[place]
+                    place += 1
+                    try:
+                        self._got(drive, call)
+                    except FullError:
+                        part, others = parts[shard]
+                        if not others:
+                            raise
+                        other = others.pop(0)
+                        calls.append((other, self._submit(other, "upload", shard.name, part, key_id), shard))
+        except BaseException:
+            # Shards without the others are no table, and those of before are still there. Drives that are gone keep theirs, which `tables` passes over.
+            for drive, call, _ in calls:
+                self._answer(drive, call)
+            with contextlib.suppress(DriveError):
+                for drive, _, shard in calls:
+                    self._answer(drive, self._submit(drive, "discard", shard.name))
+            raise
+
+    def table(self, name: str) -> ShardedTable:
+        """A table of the cluster. Drives that do not answer have none of it, until they answer again."""
+        found = self.tables(name)
+        if name not in found:
+            raise MissingError(f"the drives of the cluster that answer have no table {name}")
+        return found[name]
+
+    def tables(self, name: str | None = None) -> dict[str, ShardedTable]:
+        """The tables of the cluster by their names; that of one name, if it is given.
+
+        Raises:
+            DriveError: No drive answers.
+        """
+        uploads: dict[str, dict[str, dict[str, list[Shard]]]] = {}
+        columns: dict[Shard, Any] = {}
+        answers = self._columns_on_drives()
+        silent = {location: str(held) for location, held in answers.items() if isinstance(held, Exception)}
+        all_answer = not silent
+        for location, held in answers.items():
+            if isinstance(held, Exception):
+                continue
+            whole, damaged = examined_tables(held)
+            # Another drive may have their rows whole.
+            wrong = {stored: str(error) for stored, error in damaged.items() if (shard := Shard.of(stored)) is not None and name in (None, shard.table)}
+            silent.update((location, error) for error in wrong.values())
+            for stored, found in whole.items():
+                shard = Shard.of(stored)
+                if shard is not None and name in (None, shard.table):
+                    uploads.setdefault(shard.table, {}).setdefault(shard.upload, {}).setdefault(location, []).append(shard)
+                    columns[shard] = found
+        tables = {}
+        for table, of_table in uploads.items():
+            # An upload that was interrupted lacks rows, and the table that it was to replace is still there. If drives are away, the rows may be theirs:
+            # then rows of before must not pass for the table.
+            rows = {upload: rows_of([shard for shards in on.values() for shard in shards], all_answer) for upload, on in of_table.items()}
+            cells = {upload: cells_of(on, rows[upload]) for upload, on in of_table.items()}
+            whole_uploads = [upload for upload, own in cells.items() if all_answer and not gaps((0, rows[upload]), [(cell.first, cell.end) for cell in own])]
+            chosen = max(whole_uploads or of_table)
+            first = cells[chosen][0].held[0][1]
+            own_columns = {column: replace(stored, rows=rows[chosen]) for column, stored in columns[first].items()}
+            tables[table] = ShardedTable(self, table, own_columns, chosen, cells[chosen], silent)
+        return tables
+
+    def __getitem__(self, name: str) -> ShardedTable:
+        return self.table(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tables()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables())
+
+    def delete(self, name: str) -> None:
+        """Deletes a table from all drives that answer."""
+        found = self._shards_on_drives(name)
+        if not found:
+            raise MissingError(f"the drives of the cluster that answer have no table {name}")
+        for location, names in found.items():
+            for shard in names:
+                self._got(location, self._submit(location, "delete", shard))
+
+    def info(self) -> dict[str, dict[str, Any] | Exception]:
+        """What each drive is, and how full, or the error of one that does not answer."""
+        return self._answers("info")
+
+    def status(self) -> ClusterStatus:
+        """Which drive computes what, how far jobs are, what was given out again: the figures of now, for which no drive is asked.
+
+        `toroid.watch(cluster)` shows them in a terminal or a notebook.
+        """
+        return self._figures.status(self.locations, self.nodes)
+
+    def board(self, host: str = "127.0.0.1", port: int = 0) -> Board:
+        """Serves a page for the browser with the figures of `status`, until it is closed. There is no authentication, so that it is for this machine unless
+        another address is given."""
+        return Board(self.status, host, port)
+
+    def add_node(self, name: str | None = None, *, placement: Mapping[str, Any] | None = None) -> str:
+        """Starts an actor that has no rows and computes those of busy drives, and gives its name. Drives send it the rows of a unit, and Ray's object
+        store has the public keys for it, so they have to be installed by this object.
+
+        Args:
+            name: What errors and figures call it; `node 1` and so on if not given.
+            placement: Options of Ray for the actor, such as `{"resources": {"compute": 1}}`.
+
+        Raises:
+            ExistsError: A drive or node has this name.
+        """
+        if name is None:
+            name = next(free for number in itertools.count(1) if (free := f"node {number}") not in self._actors)
+        if name in self._actors:
+            raise ExistsError(f"the cluster has {name} already: give another name")
+        self._actors[name] = self._start(None, placement or {})
+        self.nodes = (*self.nodes, name)
+        return name
+
+    def remove_node(self, name: str) -> None:
+        """Ends a node, after the unit that it is at; jobs go on without it.
+
+        Raises:
+            MissingError: There is no such node.
+        """
+        if name not in self.nodes:
+            raise MissingError(f"the cluster has no node {name}; it has {', '.join(self.nodes) or 'none'}")
+        self.nodes = tuple(other for other in self.nodes if other != name)
+        self._stop(name)
+
+    def close(self) -> None:
+        """Ends the sessions and the actors."""
+        for name in list(self._actors):
+            self._stop(name)
+
+    def _stop(self, name: str) -> None:
+        """Ends an actor, after the call that it is at."""
+        held = self._actors.pop(name)
+        # An actor that is gone has no session.
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.get(held.close.remote())
+        ray.kill(held)
+
+    def _submit(self, location: str, action: str, *arguments: Any) -> Any:
+        """Asks the actor of a drive. All that goes to drives goes through here."""
+        held = self._actors.get(location)
+        if held is None:
+            raise DriveError(f"drive {location} has left the cluster") if self._actors else ClosedError("the cluster was closed")
+        return submit(held, action, arguments)
+
+    def _answer(self, location: str, call: Any) -> Any:
+        """What a call gave, or the error that it ended with."""
+        try:
+            return ray.get(call)
+        except (ray.exceptions.RayActorError, ray.exceptions.RaySystemError) as error:
+            return DriveError(f"the actor of drive {location} is gone: {error}")
+        except ray.exceptions.RayError as error:
+            return DriveError(f"Ray has no answer of the actor of drive {location}: {error}")
+
+    def _wait(self, calls: Sequence[Any]) -> list[Any]:
+        """Calls that have ended; none if none has for a while."""
+        ready, _ = ray.wait(list(calls), num_returns=1, timeout=LOOK)
+        return list(ready)
+
+    def _now(self) -> float:
+        """Seconds on a clock that only goes on."""
+        return time.monotonic()
+
+    def _got(self, location: str, call: Any) -> Any:
+        answer = self._answer(location, call)
+        if isinstance(answer, Exception):
+            answer.add_note(f"on drive {location}")
+            raise answer
+        return answer
+
+    def _ask(self, location: str, action: str, *arguments: Any) -> Any:
+        return self._got(location, self._submit(location, action, *arguments))
+
+    def _answers(self, action: str, *arguments: Any) -> dict[str, Any]:
+        calls = {location: self._submit(location, action, *arguments) for location in self.locations}
+        return {location: self._answer(location, call) for location, call in calls.items()}
+
+    def _all(self, action: str, *arguments: Any) -> dict[str, Any]:
+        calls = {location: self._submit(location, action, *arguments) for location in self.locations}
+        return {location: self._got(location, call) for location, call in calls.items()}
+
+    def _columns_on_drives(self) -> dict[str, Any]:
+        """What each drive has, or its error.
+
+        Raises:
+            DriveError: No drive answers.
+        """
+        answers = self._answers("columns")
+        if all(isinstance(held, Exception) for held in answers.values()):
+            raise DriveError("no drive of the cluster answers: " + "; ".join(f"{location}: {error}" for location, error in answers.items()))
+        return answers
+
+    def _shards_on_drives(self, name: str) -> dict[str, list[str]]:
+        found: dict[str, set[str]] = {}
+        for location, columns in self._columns_on_drives().items():
+            for stored in () if isinstance(columns, Exception) else columns:
+                shard = Shard.of(stored.split("/", 1)[0])
+                if shard is not None and shard.table == name:
+                    found.setdefault(location, set()).add(shard.name)
+        return {location: sorted(names) for location, names in found.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Cluster: {', '.join(self.locations)}>"
