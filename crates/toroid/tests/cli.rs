@@ -678,7 +678,7 @@ fn files_say_what_they_are() {
     let key = place.json("keys info keys/bootstrapping.key");
     assert_eq!(key["kind"], "seeded bootstrapping key");
     assert_eq!(key["params"], "tiny");
-    assert_eq!(key["payload_bytes"], 262_176);
+    assert_eq!(key["payload_bytes"], 196_640);
     let key_switching = place.json("keys info keys/key-switching.key");
     assert_eq!(key_switching["kind"], "seeded key-switching key");
     assert_eq!(key_switching["payload_bytes"], 6_176);
@@ -1114,7 +1114,7 @@ fn damaged_files_are_found() {
         }
     };
     let flipped = |at: usize| move |bytes: &mut Vec<u8>| bytes[at] ^= 1;
-    for at in [0, 10, 40, 64, 3000, 262_000] {
+    for at in [0, 10, 40, 64, 3000, 196_000] {
         damage("keys/bootstrapping.key", &flipped(at));
         place.fails(1, "keys info damaged", &["damaged"]);
         place.fails(1, "put d.img damaged", &["damaged"]);
