@@ -13,11 +13,7 @@ use crate::graph::{Graph, Node, Op};
 /// Bases that the new graph has, by their terms.
 type Bases = HashMap<Vec<(Node, i128)>, Node>;
 
-pub(super) fn differences(
-    graph: &Graph,
-    bits: u32,
-    cancel: &CancelToken,
-) -> Result<Graph, Error> {
+pub(super) fn differences(graph: &Graph, bits: u32, cancel: &CancelToken) -> Result<Graph, Error> {
     let mut bases = Bases::new();
     Rewrite::run(graph, cancel, |rewrite, node| {
         let op = rewrite.op(node)?;
