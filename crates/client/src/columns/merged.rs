@@ -117,6 +117,7 @@ impl Session {
             facts,
             bytes,
             count: whole.rows,
+            origin: None,
         })
     }
 }
