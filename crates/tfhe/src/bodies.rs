@@ -119,7 +119,7 @@ mod tests {
         let found = [0x04, 0x0c, 0x14, 0x1c, 0x05, 0x03].map(|word| round::<Torus32>(word, 29));
         assert_eq!(found, [0, 0x10, 0x10, 0x20, 0x08, 0]);
         assert_eq!(round::<Torus32>(0xffff_ffff, 29), 0);
-        assert_eq!(round::<Goldilocks>(P - 1, 49), P - 1 & !0x7fff);
+        assert_eq!(round::<Goldilocks>(P - 1, 49), (P - 1) & !0x7fff);
     }
 
     #[test]
