@@ -510,6 +510,8 @@ fn an_abort_ends_a_command_of_its_host() {
     let y = bench.requests(Y_LBA, sc(vr(Y), &message(1)), &message(1));
     let (abort, other) = (CancelToken::new(), CancelToken::new());
     let pending = a.submit_abortable(y[0].clone(), abort.clone());
+    // The other command must not be the one that hangs.
+    wait_until(|| bench.drive.engine().runs().1 > 0);
     let waiting = bench.drive.submit_abortable(y[0].clone(), other.clone());
     wait_until(|| bench.drive.engine().runs().1 > 0);
     other.cancel();
