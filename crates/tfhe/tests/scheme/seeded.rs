@@ -477,6 +477,21 @@ fn generation_can_be_cancelled_and_its_sink_can_fail() {
     }
 }
 
+/// The first piece of `bytes`, cut at `cuts`, that the loader refuses, by its ends, and why.
+fn first_refused(
+    loader: &mut SeededBootstrappingKeyLoader<Goldilocks, Ntt>,
+    bytes: &[u8],
+    cuts: Vec<usize>,
+) -> (usize, usize, TfheError) {
+    let mut cuts: Vec<usize> = cuts.into_iter().chain([0, bytes.len()]).collect();
+    cuts.sort_unstable();
+    let refused = cuts.windows(2).find_map(|cut| {
+        let error = loader.write(&bytes[cut[0]..cut[1]]).err()?;
+        Some((cut[0], cut[1], error))
+    });
+    refused.unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
@@ -494,17 +509,8 @@ proptest! {
         for body in bytes[SEED_BYTES..].chunks_exact_mut(8).enumerate().filter(|(i, _)| *i != word) {
             body.1[7] = 0x7F;
         }
-        let mut cuts: Vec<usize> = cuts.into_iter().chain([0, total]).collect();
-        cuts.sort_unstable();
         let mut loader = SeededBootstrappingKeyLoader::<Goldilocks, Ntt>::of_words(&TINY, SimdLevel::best()).unwrap();
-        let mut refused = None;
-        for cut in cuts.windows(2) {
-            if let Err(error) = loader.write(&bytes[cut[0]..cut[1]]) {
-                refused = Some((cut[0], cut[1], error));
-                break;
-            }
-        }
-        let (start, end, error) = refused.unwrap();
+        let (start, end, error) = first_refused(&mut loader, &bytes, cuts);
         prop_assert!(start < bad + 8 && bad + 8 <= end);
         let found = matches!(error, TfheError::NotCanonical { index, .. } if index == word as u64);
         prop_assert!(found, "{error}");
@@ -538,17 +544,8 @@ proptest! {
         let values = (0..4096).map(|index| if index == at { beyond } else { 1 << 44 });
         let mut bytes = vec![0xFE; SEED_BYTES];
         bits::write(values, 45, &mut bytes);
-        let mut cuts: Vec<usize> = cuts.into_iter().chain([0, total]).collect();
-        cuts.sort_unstable();
         let mut loader = SeededBootstrappingKeyLoader::<Goldilocks, Ntt>::new(&stage, SimdLevel::best()).unwrap();
-        let mut refused = None;
-        for cut in cuts.windows(2) {
-            if let Err(error) = loader.write(&bytes[cut[0]..cut[1]]) {
-                refused = Some((cut[0], cut[1], error));
-                break;
-            }
-        }
-        let (start, end, error) = refused.unwrap();
+        let (start, end, error) = first_refused(&mut loader, &bytes, cuts);
         let last_byte = SEED_BYTES + (45 * at + 44) / 8;
         prop_assert!(start <= last_byte && last_byte < end);
         let found = matches!(error, TfheError::NotCanonical { index, .. } if index == at as u64);
