@@ -53,6 +53,20 @@ class BaseTable(ABC):
         """The key id that its columns are stored under."""
         return next(iter(self.columns.values())).key_id
 
+    def _fitting(self, data: EncryptedTable | EncryptedColumn) -> EncryptedTable:
+        """Rows to put behind those of the table.
+
+        Raises:
+            KeyMismatch: They have other columns, or numbers of other types.
+        """
+        added = as_table(data)
+        if list(added) != list(self.columns):
+            raise KeyMismatch(f"table {self.name} has the columns {', '.join(self.columns)}, and the rows have {', '.join(added)}")
+        for name, column in self.columns.items():
+            if added[name].layout != column.layout:
+                raise KeyMismatch(f"column {name} has numbers of another type: give client.encrypt the types of the table")
+        return added
+
     def where(self, condition: Expr) -> Query:
         """A question to the rows for which a condition holds: `table.where(toroid.col("salary") > 30_000)`."""
         return Query(self).where(condition)
@@ -130,12 +144,8 @@ class Table(BaseTable):
     def append(self, data: EncryptedTable | EncryptedColumn, progress: Progress = None) -> None:
         """Puts rows behind those of the table. Each digit is appended as a whole or not at all; a table whose digits have different numbers of rows,
         because an append ended early, is refused here."""
-        added = as_table(data)
-        if list(added) != list(self.columns):
-            raise KeyMismatch(f"table {self.name} has the columns {', '.join(self.columns)}, and the rows have {', '.join(added)}")
+        added = self._fitting(data)
         for name, column in self.columns.items():
-            if added[name].layout != column.layout:
-                raise KeyMismatch(f"column {name} has numbers of another type: give client.encrypt the types of the table")
             if column.rows != self.rows:
                 raise RowsError(f"column {name} has more rows than the others, since an append ended early: upload the table again with replace=True")
         for name, column in self.columns.items():

@@ -23,7 +23,7 @@ from toroid._errors import ClosedError, DriveError, ExistsError, FullError, Miss
 from toroid._status import ClusterStatus
 from toroid.ray._figures import Figures
 from toroid.ray._keeper import Keeper, actor, submit
-from toroid.ray._places import Cell, Shard, cells_of, cut, gaps, rows_of
+from toroid.ray._places import Cell, Shard, cells_of, cut, gaps, rows_of, why
 from toroid.ray._table import ShardedTable
 
 #: Options of [toroid.open][] that the drives of a cluster take.
@@ -145,15 +145,15 @@ class Cluster:
             raise ExistsError(f"the cluster has a table {name} already: give another name, or replace=True")
         upload = f"{time.time_ns():016x}"
         places = [Shard(name, upload, first, end, table.rows) for first, end in cut(table.rows, count)]
-        order = [self.locations[number % len(self.locations) :] + self.locations[: number % len(self.locations)] for number in range(count)]
-        self._put(table, places, order, replicas, key_id)
+        self._put(table, places, self.locations, replicas, key_id)
         for location, names in former.items():
             for shard in names:
                 self._got(location, self._submit(location, "delete", shard))
         return self.table(name)
 
-    def _put(self, rows: EncryptedTable, shards: Sequence[Shard], order: Sequence[Sequence[str]], replicas: int, key_id: int) -> None:
-        """Stores rows as shards, each on so many drives, the first ones of its order that have room: all of them, or none."""
+    def _put(self, rows: EncryptedTable, shards: Sequence[Shard], locations: Sequence[str], replicas: int, key_id: int) -> None:
+        """Stores rows as shards, each on so many drives that have room: all of them, or none. The first shard goes to the first drives, the next one begins
+        at the next drive."""
         begin = shards[0].first
         calls: list[tuple[str, Any, Shard]] = []
         try:
@@ -161,10 +161,12 @@ class Cluster:
             with open_drive() as cutter:
                 whole = cutter.upload("table", rows)
                 left: list[tuple[Shard, Any, list[str]]] = []
-                for shard, drives in zip(shards, order, strict=True):
+                for number, shard in enumerate(shards):
+                    turn = number % len(locations)
+                    drives = [*locations[turn:], *locations[:turn]]
                     part = ray.put(whole.download((shard.first - begin, shard.end - begin)))
                     calls.extend((drive, self._submit(drive, "upload", shard.name, part, key_id), shard) for drive in drives[:replicas])
-                    left.append((shard, part, list(drives[replicas:])))
+                    left.append((shard, part, drives[replicas:]))
                 parts = {shard: (part, drives) for shard, part, drives in left}
                 place = 0
                 while place < len(calls):
@@ -358,7 +360,7 @@ class Cluster:
         """
         answers = self._answers("columns")
         if all(isinstance(held, Exception) for held in answers.values()):
-            raise DriveError("no drive of the cluster answers: " + "; ".join(f"{location}: {error}" for location, error in answers.items()))
+            raise DriveError("no drive of the cluster answers: " + why(answers))
         return answers
 
     def _shards_on_drives(self, name: str) -> dict[str, list[str]]:

@@ -105,6 +105,11 @@ def gaps(rows: Rows, ranges: Iterable[Rows]) -> list[Rows]:
     return found
 
 
+def why(reasons: Mapping[str, object]) -> str:
+    """What is wrong with drives in errors, by their locations."""
+    return "; ".join(f"{drive}: {reason}" for drive, reason in reasons.items())
+
+
 def shown(rows: Sequence[Rows]) -> str:
     """Ranges of rows in errors."""
     return ", ".join(f"{first}..{end}" for first, end in rows)

@@ -17,7 +17,7 @@ from toroid._query import EncryptedParts
 from toroid._status import JobStatus
 from toroid.ray._job import Job
 from toroid.ray._keeper import Unsent
-from toroid.ray._places import Cell, MissingRows, Rows, gaps, shown
+from toroid.ray._places import Cell, MissingRows, Rows, gaps, shown, why
 from toroid.ray._tree import Branch, trees
 
 if TYPE_CHECKING:
@@ -418,9 +418,8 @@ class Run:
 
     def _not_compared(self, rows: Sequence[Rows]) -> DriveError:
         lonely = ", ".join(f"{first}..{end} ({', '.join(self._job.done[first, end])})" for first, end in rows)
-        why = "; ".join(f"{drive}: {reason}" for drive, reason in self._reasons.items())
         error = DriveError(
-            f"rows of table {self._table.name} were to be compared, and one drive alone has computed them: {lonely}" + (f" ({why})" if why else ""),
+            f"rows of table {self._table.name} were to be compared, and one drive alone has computed them: {lonely}" + (f" ({why(self._reasons)})" if self._reasons else ""),
             reason=getattr(self._last, "reason", None),
             status=getattr(self._last, "status", None),
         )
@@ -429,9 +428,8 @@ class Run:
         return error
 
     def _missing(self, rows: Sequence[Rows]) -> MissingRows:
-        why = "; ".join(f"{drive}: {reason}" for drive, reason in self._reasons.items())
         error = MissingRows(
-            f"no drive could compute the rows {shown(rows)} of table {self._table.name}" + (f" ({why})" if why else ""),
+            f"no drive could compute the rows {shown(rows)} of table {self._table.name}" + (f" ({why(self._reasons)})" if self._reasons else ""),
             rows=tuple(rows),
             reasons=self._reasons,
             reason=getattr(self._last, "reason", None),

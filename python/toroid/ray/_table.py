@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from toroid import _core
 from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn
-from toroid._drive import BaseTable, as_table
-from toroid._errors import DriveError, KeyMismatch, RowsError
+from toroid._drive import BaseTable
+from toroid._errors import DriveError, RowsError
 from toroid._program import Compiled
 from toroid._progress import Progress, reporter
 from toroid._query import EncryptedParts, Finish
 from toroid._trace import index_of
 from toroid.ray._job import JOB_VERSION, Job
-from toroid.ray._places import Cell, MissingRows, Rows, Shard, cut, gaps, shown
+from toroid.ray._places import Cell, MissingRows, Rows, Shard, cut, gaps, shown, why
 from toroid.ray._run import Run
 
 if TYPE_CHECKING:
@@ -107,8 +107,7 @@ class ShardedTable(BaseTable):
         settings = replace(settings, unit_seconds=float(settings.unit_seconds), verify=float(settings.verify))
         if settings.verify and any(len(cell.drives) < 2 for cell in self.cells):
             if self._silent:
-                why = "; ".join(f"{drive}: {reason}" for drive, reason in self._silent.items())
-                raise DriveError(f"verify needs a second drive with the rows, and drives are away ({why}); verify=0 compares nothing")
+                raise DriveError(f"verify needs a second drive with the rows, and drives are away ({why(self._silent)}); verify=0 compares nothing")
             raise ValueError("verify needs a second drive with the rows: upload the table with replicas=2, or 3 to know which drive is wrong")
         return ShardedTable(self.cluster, self.name, self.columns, self._upload, self._cells, self._silent, settings)
 
@@ -156,16 +155,11 @@ class ShardedTable(BaseTable):
             KeyMismatch: They have other columns than the table.
             DriveError: A drive does not answer.
         """
-        added = as_table(data)
-        if list(added) != list(self.columns):
-            raise KeyMismatch(f"table {self.name} has the columns {', '.join(self.columns)}, and the rows have {', '.join(added)}")
-        for name, column in self.columns.items():
-            if added[name].layout != column.layout:
-                raise KeyMismatch(f"column {name} has numbers of another type: give client.encrypt the types of the table")
+        added = self._fitting(data)
         current = self.cluster.table(self.name)
         if current._silent:
-            why = "; ".join(f"{drive}: {reason}" for drive, reason in current._silent.items())
-            raise DriveError(f"rows are appended when all drives answer, since one may have rows of an append that ended early: {why}")
+            away = why(current._silent)
+            raise DriveError(f"rows are appended when all drives answer, since one may have rows of an append that ended early: {away}")
         if current._upload != self._upload:
             raise RowsError(f"table {self.name} was uploaded again since: look it up again")
         copies = min(len(cell.drives) for cell in current.cells) if replicas is None else replicas
@@ -179,7 +173,7 @@ class ShardedTable(BaseTable):
             for drive in cell.drives:
                 held[drive] = held.get(drive, 0) + cell.end - cell.first
         order = sorted(self.cluster.locations, key=lambda drive: held[drive])
-        self.cluster._put(added, places, [order[number % len(order) :] + order[: number % len(order)] for number in range(shards)], copies, self.key_id)
+        self.cluster._put(added, places, order, copies, self.key_id)
         if (report := reporter(progress)) is not None:
             report("append", added.rows, added.rows)
         found = self.cluster.table(self.name)
@@ -222,8 +216,8 @@ class ShardedTable(BaseTable):
             if report is not None:
                 report("download", stop - first, end - first)
         if absent:
-            why = "; ".join(f"{drive}: {reason}" for drive, reason in reasons.items())
-            raise MissingRows(f"no drive gives the rows {shown(absent)} of table {self.name}" + (f" ({why})" if why else ""), rows=tuple(absent), reasons=reasons)
+            text = f"no drive gives the rows {shown(absent)} of table {self.name}" + (f" ({why(reasons)})" if reasons else "")
+            raise MissingRows(text, rows=tuple(absent), reasons=reasons)
         return EncryptedTable({name: EncryptedColumn(column.layout, _joined([part[name] for part in parts])) for name, column in self.columns.items()})
 
     def _check(self, first: int, end: int) -> None:
