@@ -384,6 +384,20 @@ impl Drive {
         Ok(dict)
     }
 
+    /// Waits until the drive has answered a small command, whatever else it works on.
+    fn probe(&self, py: Python<'_>) -> PyResult<()> {
+        let drive = self.inner()?;
+        work::run(
+            py,
+            None,
+            || {},
+            |_| {
+                drive.probe();
+                Ok(())
+            },
+        )
+    }
+
     /// Stores the public keys under a key id. They are refused where keys of another client key stand there, unless those are to be replaced.
     #[pyo3(signature = (keys, key_id=0, progress=None, replace=false))]
     fn put_keys(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import random
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -68,7 +71,7 @@ def question(table: Any) -> toroid.Query:
 
 def check(client: toroid.Client, query: toroid.Query, answer: Any) -> None:
     found, expected = client.decrypt(answer, max_log2_failure=-20), query.simulate(DATA)
-    assert {name: column.tolist() for name, column in found.items()} == {name: column.tolist() for name, column in expected.items()}
+    assert {name: np.asarray(column).tolist() for name, column in found.items()} == {name: np.asarray(column).tolist() for name, column in expected.items()}
 
 
 def after(units: int, then: Callable[[], object]) -> Callable[[str, int, int], None]:
@@ -412,7 +415,7 @@ def test_an_upload_that_ended_early_leaves_the_table_of_before(cluster: Any, cli
     query = question(table)
     # A process that was killed takes nothing away.
     part = client.encrypt({"pay": [1, 2], "dept": [0, 1]}, TYPES)
-    cluster._got(cluster.locations[0], cluster._submit(cluster.locations[0], "upload", f"early {'f' * 16} rows 0..2 of 12", part, 0))
+    cluster._got(cluster.locations[0], cluster._submit(cluster.locations[0], "upload", f"early {'f' * 16} rows 0..2 of 12 x1", part, 0))
     assert cluster["early"].shards == table.shards
     check(client, query, question(cluster["early"]).run(**LOOSE))
     # If another drive is away, the rows may be its own.
@@ -570,11 +573,20 @@ def test_nodes_compute_rows_of_drives(cluster: Any, client: toroid.Client, staff
         cluster.remove_node(node)
 
 
-def test_neighbours_are_added_up_on_drives(client: toroid.Client, staff: Any) -> None:
-    query = staff.options(unit_rows=1).agg(total=col("pay").sum())
-    answer = query.run(**LOOSE)
-    assert len(answer.encrypted.parts) < ROWS
-    assert client.decrypt(answer, max_log2_failure=-20) == query.simulate(DATA)
+def test_neighbours_are_added_up_on_drives(cluster: Any, client: toroid.Client, staff: Any) -> None:
+    def total(table: Any) -> None:
+        query = table.options(unit_rows=1).where(col("pay") > 20).agg(total=col("pay").sum())
+        answer = query.run(**LOOSE)
+        assert [size for size, _ in answer.encrypted.parts] == [4, 4, 4]
+        check(client, query, answer)
+
+    total(staff)
+    # So are those of two drives. A drive with as many rows as a sum has knows its noise.
+    table = cluster.upload("odd", client.encrypt({"pay": DATA["pay"][:7]}, {"pay": (0, 63)}), shards=1)
+    table.append(client.encrypt({"pay": DATA["pay"][7:]}, {"pay": (0, 63)}))
+    assert list(table.shards) == [(0, 7), (7, 12)] and len(set(table.shards.values())) == 2
+    total(table)
+    cluster.delete("odd")
 
 
 def test_rows_are_appended_and_downloaded(cluster: Any, client: toroid.Client) -> None:
@@ -592,6 +604,290 @@ def test_rows_are_appended_and_downloaded(cluster: Any, client: toroid.Client) -
     with pytest.raises(toroid.KeyMismatch, match="has the columns pay, dept"):
         table.append(client.encrypt({"pay": DATA["pay"]}, {"pay": (0, 63)}))
     cluster.delete("grown")
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> list[str]:
+    """New images of drives."""
+    paths = [str(tmp_path / f"{name}.img") for name in "abcd"]
+    for path in paths:
+        toroid.open(path, create="64MiB").close()
+    return paths
+
+
+def held(cluster: Any, name: str) -> dict[str, list[tuple[int, int]]]:
+    """The rows that drives have of a table, by their shards."""
+    from toroid.ray._places import Shard
+
+    shards = {drive: [Shard.of(stored) for stored in stored_shards] for drive, stored_shards in cluster._shards_on_drives(name).items()}
+    return {drive: sorted((shard.first, shard.end) for shard in own) for drive, own in shards.items()}
+
+
+def check_places(cluster: Any, name: str, copies: int) -> None:
+    """Each row is on so many drives, drives have nearly as many rows each, and nothing that a move has left."""
+    found = held(cluster, name)
+    rows = [row for own in found.values() for first, end in own for row in range(first, end)]
+    assert sorted(rows) == sorted(list(range(ROWS)) * copies)
+    sizes = [sum(end - first for first, end in found.get(drive, ())) for drive in cluster.locations]
+    assert max(sizes) - min(sizes) <= 1, found
+
+
+def test_plans_leave_as_many_copies_as_there_were_to_be_and_drives_alike() -> None:
+    from toroid.ray._moves import Plan
+    from toroid.ray._places import Shard, cells_of, cut
+
+    for seed in range(300):
+        draw = random.Random(seed)
+        drives = [f"drive {number}" for number in range(draw.randint(1, 6))]
+        copies, rows = draw.randint(1, len(drives)), draw.choice([1, 12, 100, 1000])
+        held: dict[str, list[Shard]] = {drive: [] for drive in drives}
+        for first, end in cut(rows, min(rows, draw.randint(1, 7))):
+            # What ended early may have left a copy too many.
+            for drive in draw.sample(drives, min(len(drives), copies + draw.randint(0, 1))):
+                held[drive].append(Shard("table", "0" * 16, first, end, rows, copies))
+        staying = drives[:-1] if len(drives) > copies and draw.random() < 0.5 else drives
+        staying = [*staying, "new"] if draw.random() < 0.5 else staying
+        on = {row: set(cell.drives) for cell in cells_of(held, rows) for row in range(cell.first, cell.end)}
+        for move in Plan(cells_of(held, rows), staying).moves:
+            for row in range(move.first, move.end):
+                assert move.source is None or move.source in on[row]
+                assert move.target not in on[row]
+                on[row] = (on[row] | {move.target}) - {move.source, None}
+        counts = Counter(drive for drives_of_row in on.values() for drive in drives_of_row if drive in staying)
+        assert all(len(of_row & set(staying)) == copies for of_row in on.values()), seed
+        apart = max(counts[drive] for drive in staying) - min(counts[drive] for drive in staying)
+        assert apart <= max(1, rows * copies / len(staying) / 8), seed
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_drives_join_and_leave_while_a_job_runs(ray: Any, client: toroid.Client, images: list[str], copies: int) -> None:
+    from toroid.ray import Cluster
+
+    with Cluster(images[:2]) as cluster:
+        cluster.install(client.public_keys())
+        table = cluster.upload("staff", client.encrypt(DATA, TYPES), replicas=copies)
+        seen: list[tuple[str, int, int]] = []
+        query = question(table.options(unit_rows=1))
+        join = after(2, lambda: cluster.add_drive(images[2], progress=lambda *step: seen.append(step)))
+        check(client, query, query.run(progress=join, **LOOSE))
+        check_places(cluster, "staff", copies)
+        assert seen[-1][0] == "move" and seen[-1][1] == seen[-1][2] > 0
+        # The new drive has rows, and computes them.
+        assert cluster.locations == tuple(images[:3]) and any(images[2] in drives for drives in table.shards.values())
+        done = {drive.name: drive.units_done for drive in cluster.status().drives}
+        check(client, query, query.run(**LOOSE))
+        if copies == 1:
+            now = {drive.name: drive.units_done for drive in cluster.status().drives}
+            assert now[images[2]] - done[images[2]] >= ROWS // 3
+        leave = after(2, lambda: cluster.remove_drive(images[0]))
+        check(client, query, query.run(progress=leave, **LOOSE))
+        assert cluster.locations == tuple(images[1:3])
+        check_places(cluster, "staff", copies)
+        found = client.decrypt(table.download())
+        assert {name: column.tolist() for name, column in found.items()} == {name: column.tolist() for name, column in DATA.items()}
+    # What has left has nothing of the table.
+    with toroid.open(images[0]) as drive:
+        assert list(drive) == []
+
+
+def test_drives_that_cannot_join_or_leave_say_why(ray: Any, client: toroid.Client, images: list[str]) -> None:
+    from toroid.ray import Cluster, MissingRows
+
+    with Cluster(images[:2], patience=0) as cluster:
+        cluster.install(client.public_keys())
+        cluster.upload("staff", client.encrypt(DATA, TYPES), replicas=2)
+        for location, error, text in (
+            (images[0], toroid.ExistsError, "has drive .*a.img already"),
+            (images[2] + ".none", toroid.DriveError, "No such file"),
+        ):
+            with pytest.raises(error, match=text):
+                cluster.add_drive(location)
+        with pytest.raises(toroid.MissingError, match="has no drive .*c.img; it has .*a.img, .*b.img"):
+            cluster.remove_drive(images[2])
+        with pytest.raises(ValueError, match="rows are to be on 2 drives, and 1 would be left"):
+            cluster.remove_drive(images[1])
+        assert cluster.locations == tuple(images[:2])
+        check_places(cluster, "staff", 2)
+        cluster.delete("staff")
+        cluster.upload("single", client.encrypt(DATA, TYPES))
+        # Rows of a drive that is gone are nowhere else.
+        cluster._stop(images[1])
+        cluster._start(images[1], images[1] + ".gone", {})
+        with pytest.raises(toroid.DriveError, match="rows are moved when all drives answer"):
+            cluster.rebalance()
+        with pytest.raises(MissingRows, match=r"no drive that answers has the rows 6\.\.12 of table single") as error:
+            cluster.remove_drive(images[1])
+        assert error.value.rows == ((6, 12),) and images[1] in cluster.locations
+    with Cluster(images[:1]) as cluster:
+        with pytest.raises(ValueError, match="at least one drive"):
+            cluster.remove_drive(images[0])
+        # This object has no keys to give to a new drive.
+        with pytest.raises(toroid.KeyMismatch, match="needs the public keys of table single"):
+            cluster.add_drive(images[2])
+
+
+def test_copies_of_a_drive_that_is_gone_are_made_again(ray: Any, client: toroid.Client, images: list[str]) -> None:
+    from toroid.ray import Cluster
+
+    with Cluster(images[:3], patience=0) as cluster:
+        cluster.install(client.public_keys())
+        table = cluster.upload("staff", client.encrypt(DATA, TYPES), replicas=2)
+        cluster._stop(images[1])
+        cluster._start(images[1], images[1] + ".gone", {})
+        cluster.remove_drive(images[1])
+        check_places(cluster, "staff", 2)
+        check(client, question(table), question(table).run(**LOOSE))
+
+
+def test_moves_that_ended_early_go_on(ray: Any, client: toroid.Client, images: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from toroid.ray import Cluster
+
+    rows = client.encrypt(DATA, TYPES)
+    with Cluster(images[:3]) as cluster:
+        cluster.install(client.public_keys())
+        submit = type(cluster)._submit
+
+        def ended(limit: int) -> bool:
+            """Whether moves end with the call of this number, as they would with the process."""
+            calls: list[str] = []
+
+            def count(self: Any, location: str, action: str, *arguments: Any) -> Any:
+                if action.removeprefix("kept_") in ("rows", "receive", "keep", "discard"):
+                    calls.append(action)
+                    if len(calls) > limit:
+                        raise KeyboardInterrupt
+                return submit(self, location, action, *arguments)
+
+            monkeypatch.setattr(type(cluster), "_submit", count)
+            try:
+                cluster.rebalance()
+            except KeyboardInterrupt:
+                return True
+            finally:
+                monkeypatch.undo()
+            return False
+
+        # One drive has everything, so that rows move to the others.
+        for limit in itertools.count():
+            table = cluster.upload("staff", rows, shards=1, replace=True)
+            has_ended = ended(limit)
+            # Another process knows what is on the drives, and no more.
+            cluster._cells.clear()
+            found = client.decrypt(cluster["staff"].download())
+            assert found["pay"].tolist() == DATA["pay"].tolist(), limit
+            cluster.rebalance()
+            check_places(cluster, "staff", 1)
+            if not has_ended:
+                break
+        assert limit > 5
+        check(client, question(table), question(table).run(**LOOSE))
+
+
+def test_a_cluster_goes_on_with_moves_of_a_killed_process(ray: Any, client: toroid.Client, images: list[str], tmp_path: Path) -> None:
+    from toroid.ray import Cluster
+
+    (tmp_path / "rows").write_bytes(ray.cloudpickle.dumps(client.encrypt(DATA, TYPES)))
+    (tmp_path / "keys").write_bytes(ray.cloudpickle.dumps(client.public_keys().to_bytes()))
+    code = f"""
+import os, pickle, signal
+import ray, toroid
+from toroid.ray import Cluster
+ray.init(address={ray.get_runtime_context().gcs_address!r}, log_to_driver=False)
+cluster = Cluster({images[:2]!r})
+cluster.install(toroid.PublicKeys.from_bytes(pickle.load(open({str(tmp_path / "keys")!r}, "rb"))))
+cluster.upload("staff", pickle.load(open({str(tmp_path / "rows")!r}, "rb")), replicas=2)
+cluster.add_drive({images[2]!r}, progress=lambda *step: os.kill(os.getpid(), signal.SIGKILL))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    # The actors of the process end with it, and leave the images.
+    with Cluster(images[:3], patience=60) as cluster:
+        cluster.install(client.public_keys())
+        table = cluster["staff"]
+        check(client, question(table), question(table).run(**LOOSE))
+        # An actor that is killed in a move begins its call again.
+        killed: list[int] = []
+
+        def kill(*_: Any) -> None:
+            if not killed:
+                killed.append(ray.get(cluster._actors[images[2]].pid.remote()))
+                os.kill(killed[0], signal.SIGKILL)
+
+        cluster.rebalance(progress=kill)
+        check_places(cluster, "staff", 2)
+        check(client, question(table), question(table).run(**LOOSE))
+
+
+def test_rows_go_to_a_drive_that_has_room(ray: Any, client: toroid.Client, images: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from toroid.ray import Cluster
+    from toroid.ray._keeper import Keeper
+
+    class Narrow(Keeper):
+        """A drive is full where there is such a file."""
+
+        def _check_room(self) -> None:
+            if Path(f"{self._location}.full").exists():
+                raise toroid.FullError("the drive is full")
+
+        def _upload(self, drive: Any, *arguments: Any) -> None:  # type: ignore[override]
+            self._check_room()
+            Keeper._upload(drive, *arguments)
+
+        def _receive(self, drive: Any, *arguments: Any) -> None:  # type: ignore[override]
+            self._check_room()
+            Keeper._receive(drive, *arguments)
+
+        def _keep(self, drive: Any, *arguments: Any) -> None:  # type: ignore[override]
+            raise toroid.FullError("the drive has no room for both")
+
+    monkeypatch.setattr(Cluster, "_keeper", Narrow)
+    Path(f"{images[1]}.full").touch()
+    with Cluster(images[:3]) as cluster:
+        cluster.install(client.public_keys())
+        # The second drive takes nothing, and its shards go to others.
+        table = cluster.upload("staff", client.encrypt(DATA, TYPES), shards=3, replicas=2)
+        assert set(table.shards.values()) == {(images[0], images[2])}
+        with pytest.raises(toroid.FullError) as error:
+            cluster.upload("more", client.encrypt(DATA, TYPES), replicas=3)
+        assert "full" in str(error.value) and "more" not in cluster
+        # No drive has room to part with some rows only, so that shards move whole.
+        cluster.add_drive(images[3])
+        sizes = {drive: sum(end - first for first, end in shards) for drive, shards in held(cluster, "staff").items()}
+        assert sum(sizes.values()) == 2 * ROWS and images[1] not in sizes and sizes[images[3]] > 0
+        check(client, question(table), question(table).run(**LOOSE))
+        for image in images:
+            Path(f"{image}.full").touch()
+        with pytest.raises(toroid.FullError, match="no drive of the cluster has room for the rows"):
+            cluster.remove_drive(images[3])
+        assert images[3] in cluster.locations
+
+
+@pytest.mark.parametrize("what", ["actor", "drive"])
+def test_rows_of_a_drive_that_stands_still_go_to_others(ray: Any, client: toroid.Client, served: Any, what: str) -> None:
+    from toroid.ray import Cluster, MissingRows
+
+    _, second = served
+    with Cluster(served, patience=0, deadline=4) as cluster:
+        cluster.install(client.public_keys())
+        rows = client.encrypt(DATA, TYPES)
+        double = question(cluster.upload("double", rows, replicas=2).options(unit_rows=6))
+        single = question(cluster.upload("single", rows))
+        process = served[second].pid if what == "drive" else ray.get(cluster._actors[second].pid.remote())
+        os.kill(process, signal.SIGSTOP)
+        try:
+            # No unit has been computed before, so that nobody knows how long one takes.
+            check(client, double, double.run(**LOOSE))
+            # The connection to a drive that stands still may end meanwhile.
+            text = r".*stands still" if what == "actor" else ""
+            with pytest.raises(MissingRows, match=rf"rows 6\.\.12 of table single{text}") as error:
+                single.run(**LOOSE)
+            assert error.value.rows == ((6, 12),)
+            if what == "actor":
+                assert {drive.name: drive.state for drive in cluster.status().drives}[second] == "silent"
+                assert "stands still" in str(cluster.info()[second])
+        finally:
+            os.kill(process, signal.SIGCONT)
+        check(client, single, single.run(**LOOSE))
 
 
 def test_a_cluster_without_a_token_is_refused() -> None:

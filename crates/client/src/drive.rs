@@ -538,6 +538,12 @@ impl Drive {
         (count > self.seen.swap(count, Ordering::Relaxed)).then_some(reason)
     }
 
+    /// Waits until the drive has answered a small command, whatever else it works on. One whose connection has ended lets nobody wait: each command
+    /// fails at once.
+    pub fn probe(&self) {
+        self.runtime.block_on(self.link.newest_failure());
+    }
+
     /// Ends the drive's work and makes everything durable.
     ///
     /// # Errors

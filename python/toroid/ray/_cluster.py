@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -19,17 +21,18 @@ from toroid._board import Board
 from toroid._columns import EncryptedColumn, EncryptedTable, check_name, examined_tables
 from toroid._drive import as_table
 from toroid._drive import open as open_drive
-from toroid._errors import ClosedError, DriveError, ExistsError, FullError, MissingError, OptionError
+from toroid._errors import ClosedError, DriveError, ExistsError, FullError, KeyMismatch, MissingError, OptionError
+from toroid._progress import Progress, reporter
 from toroid._status import ClusterStatus
 from toroid.ray._figures import Figures
-from toroid.ray._keeper import Keeper, actor, submit
-from toroid.ray._places import Cell, Shard, cells_of, cut, gaps, rows_of, why
+from toroid.ray._keeper import Keeper, Pulse, actor, submit
+from toroid.ray._moves import Mover
+from toroid.ray._places import Cell, MissingRows, Shard, cells_of, cut, gaps, rows_of, shown, why
+from toroid.ray._run import LOOK
 from toroid.ray._table import ShardedTable
 
 #: Options of [toroid.open][] that the drives of a cluster take.
 OPTIONS = frozenset({"concatenate", "controller_secret", "host_id", "host_nqn", "host_secret", "new_store", "nsid", "read_only", "tls_key"})
-#: How long a loop over calls waits at most before it looks round, in seconds.
-LOOK = 0.5
 
 
 def _place(location: str | os.PathLike[str]) -> str:
@@ -52,6 +55,7 @@ class Cluster:
         locations: Images, served drives (`nvme+tcp://HOST:PORT/NQN`) or block devices, as [toroid.open][] takes them. An image is opened on the node
             that the actor runs on.
         patience: Seconds for which an actor tries to open a drive that cannot be opened.
+        deadline: Seconds in which a drive answers a small question, whatever else it does. One that does not counts as gone until it answers.
         placement: Options of Ray for the actor of a location, such as `{"resources": {"drive-a": 1}}`, which let it run on the drive's node.
         insecure: Whether a Ray cluster without a token is taken, in which whoever reaches it runs programs, with the sessions of the drives. Otherwise it
             is refused.
@@ -72,6 +76,7 @@ class Cluster:
         locations: Sequence[str | os.PathLike[str]],
         *,
         patience: float = 10.0,
+        deadline: float = 30.0,
         placement: Mapping[str, Mapping[str, Any]] | None = None,
         insecure: bool = False,
         **options: Any,
@@ -97,18 +102,27 @@ class Cluster:
             warnings.warn("this Ray cluster has no token: whoever reaches it runs programs there, with the sessions of the drives", stacklevel=2)
         self._options = dict(options)
         self._patience = patience
+        self._deadline = deadline
+        self._pulses: dict[str, Pulse] = {}
         self._kind = actor(self._keeper)
         self._figures = Figures(self._now)
         #: The names of nodes that compute rows of drives.
         self.nodes: tuple[str, ...] = ()
-        self._actors: dict[str, Any] = {location: self._start(location, placed.get(location, {})) for location in self.locations}
+        self._actors: dict[str, Any] = {}
+        for location in self.locations:
+            self._start(location, location, placed.get(location, {}))
         # Public keys by their ids: the object that holds them, and their tag.
         self._keys: dict[int, tuple[list[Any], str]] = {}
         # Where the rows of tables are that were moved or added to, by their names and uploads.
         self._cells: dict[tuple[str, str], tuple[Cell, ...]] = {}
+        # Who changes which rows a table has, or where they are, has its lock.
+        self._changing: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
+        self._leaving: frozenset[str] = frozenset()
 
-    def _start(self, location: str | None, placement: Mapping[str, Any]) -> Any:
-        return self._kind.options(**placement).remote(location, self._options, self._patience)
+    def _start(self, name: str, location: str | None, placement: Mapping[str, Any]) -> None:
+        held = self._kind.options(**placement).remote(location, self._options, self._patience)
+        self._pulses[name] = Pulse(held, self._deadline, self._now)
+        self._actors[name] = held
 
     def install(self, keys: _core.PublicKeys, key_id: int = 0, *, replace: bool = False) -> list[str]:
         """Stores the public keys of a client on the drives that lack them, and gives the locations of those. The keys enter Ray's object store once.
@@ -144,16 +158,17 @@ class Cluster:
         if former and not replace:
             raise ExistsError(f"the cluster has a table {name} already: give another name, or replace=True")
         upload = f"{time.time_ns():016x}"
-        places = [Shard(name, upload, first, end, table.rows) for first, end in cut(table.rows, count)]
-        self._put(table, places, self.locations, replicas, key_id)
-        for location, names in former.items():
-            for shard in names:
-                self._got(location, self._submit(location, "delete", shard))
-        return self.table(name)
+        places = [Shard(name, upload, first, end, table.rows, replicas) for first, end in cut(table.rows, count)]
+        with self._changing[name]:
+            self._put(table, places, self.locations, key_id)
+            for location, names in former.items():
+                for shard in names:
+                    self._got(location, self._submit(location, "delete", shard))
+            return self.table(name)
 
-    def _put(self, rows: EncryptedTable, shards: Sequence[Shard], locations: Sequence[str], replicas: int, key_id: int) -> None:
-        """Stores rows as shards, each on so many drives that have room: all of them, or none. The first shard goes to the first drives, the next one begins
-        at the next drive."""
+    def _put(self, rows: EncryptedTable, shards: Sequence[Shard], locations: Sequence[str], key_id: int) -> None:
+        """Stores rows as shards, each on as many drives as it says that have room: all of them, or none. The first shard goes to the first drives, the next
+        one begins at the next drive."""
         begin = shards[0].first
         calls: list[tuple[str, Any, Shard]] = []
         try:
@@ -165,8 +180,8 @@ class Cluster:
                     turn = number % len(locations)
                     drives = [*locations[turn:], *locations[:turn]]
                     part = ray.put(whole.download((shard.first - begin, shard.end - begin)))
-                    calls.extend((drive, self._submit(drive, "upload", shard.name, part, key_id), shard) for drive in drives[:replicas])
-                    left.append((shard, part, drives[replicas:]))
+                    calls.extend((drive, self._submit(drive, "upload", shard.name, part, key_id), shard) for drive in drives[: shard.copies])
+                    left.append((shard, part, drives[shard.copies :]))
                 parts = {shard: (part, drives) for shard, part, drives in left}
                 place = 0
                 while place < len(calls):
@@ -243,12 +258,13 @@ class Cluster:
 
     def delete(self, name: str) -> None:
         """Deletes a table from all drives that answer."""
-        found = self._shards_on_drives(name)
-        if not found:
-            raise MissingError(f"the drives of the cluster that answer have no table {name}")
-        for location, names in found.items():
-            for shard in names:
-                self._got(location, self._submit(location, "delete", shard))
+        with self._changing[name]:
+            found = self._shards_on_drives(name)
+            if not found:
+                raise MissingError(f"the drives of the cluster that answer have no table {name}")
+            for location, names in found.items():
+                for shard in names:
+                    self._got(location, self._submit(location, "delete", shard))
 
     def info(self) -> dict[str, dict[str, Any] | Exception]:
         """What each drive is, and how full, or the error of one that does not answer."""
@@ -259,12 +275,107 @@ class Cluster:
 
         `toroid.watch(cluster)` shows them in a terminal or a notebook.
         """
-        return self._figures.status(self.locations, self.nodes)
+        silent = {name for name, pulse in list(self._pulses.items()) if pulse.is_silent}
+        states = {**dict.fromkeys(self._leaving, "leaving"), **dict.fromkeys(silent, "silent")}
+        return self._figures.status(self.locations, self.nodes, states)
 
     def board(self, host: str = "127.0.0.1", port: int = 0) -> Board:
         """Serves a page for the browser with the figures of `status`, until it is closed. There is no authentication, so that it is for this machine unless
         another address is given."""
         return Board(self.status, host, port)
+
+    def add_drive(self, location: str | os.PathLike[str], *, placement: Mapping[str, Any] | None = None, progress: Progress = None) -> None:
+        """Takes a drive into the cluster, and moves rows of all tables to it, as `rebalance` does. Jobs go on, and the drive takes part in them. The public
+        keys of the tables have to be installed by this object, so that it can give them to the drive.
+
+        Args:
+            location: An image, a served drive or a block device, which no other cluster has.
+            placement: Options of Ray for its actor, such as `{"resources": {"drive-a": 1}}`.
+            progress: True for a line that shows how far it is, or a callable of the stage, the rows moved and those in total.
+
+        Raises:
+            ExistsError: The cluster has the drive already.
+            KeyMismatch: This object has not installed the public keys of a table, or the drive has those of another client.
+            DriveError: The drive cannot be opened, and the cluster is as it was; or a drive failed while rows were moved: `rebalance` goes on.
+        """
+        place = _place(location)
+        if place in self._actors:
+            raise ExistsError(f"the cluster has drive {place} already")
+        if lacking := sorted(name for name, table in self.tables().items() if table.key_id not in self._keys):
+            raise KeyMismatch(f"a new drive needs the public keys of table {lacking[0]}: install them by this cluster first")
+        self._start(place, place, placement or {})
+        try:
+            self._ask(place, "info")
+            for key_id, (held, tag) in self._keys.items():
+                self._ask(place, "install", held, tag, key_id, False)
+        except BaseException:
+            self._stop(place)
+            raise
+        self.locations = (*self.locations, place)
+        self.rebalance(progress)
+
+    def remove_drive(self, location: str | os.PathLike[str], *, progress: Progress = None) -> None:
+        """Takes a drive out of the cluster, once its rows are on others: as many drives as before have each row. Jobs go on meanwhile. The drive may be one
+        that no longer answers; then other drives give its rows.
+
+        Args:
+            location: The drive.
+            progress: True for a line that shows how far it is, or a callable of the stage, the rows moved and those in total.
+
+        Raises:
+            MissingError: The cluster has no such drive.
+            ValueError: Too few drives would be left for as many copies as a table has.
+            FullError: The others have no room. The drive stays, as it does after every other error; the same call goes on where it was.
+            MissingRows: The drive does not answer, and it alone has some rows.
+        """
+        place = _place(location)
+        if place not in self.locations:
+            raise MissingError(f"the cluster has no drive {place}; it has {', '.join(self.locations)}")
+        staying = [other for other in self.locations if other != place]
+        tables = self.tables() if staying else {}
+        copies = max((cell.copies for table in tables.values() for cell in table._cells), default=1)
+        if len(staying) < copies:
+            held = f"rows are to be on {copies} drives" if staying else "a cluster has at least one drive"
+            raise ValueError(f"drive {place} cannot leave: {held}, and {len(staying)} would be left")
+        self._leaving |= {place}
+        try:
+            self._move(tables.values(), staying, progress)
+            self.locations = tuple(other for other in self.locations if other != place)
+        finally:
+            self._leaving -= {place}
+        self._stop(place)
+
+    def rebalance(self, progress: Progress = None) -> None:
+        """Moves rows of all tables so that drives have nearly as many, and as many drives have each row as the upload said. What moves that ended early
+        left is put right. Jobs go on meanwhile.
+
+        Args:
+            progress: True for a line that shows how far it is, or a callable of the stage, the rows moved and those in total.
+
+        Raises:
+            FullError: There is no room for some rows. All rows are where they were, or have moved.
+            MissingRows: No drive has some rows.
+            DriveError: A drive does not answer. If it is gone for good, `remove_drive` makes copies of what it had.
+        """
+        self._move(self.tables().values(), self.locations, progress)
+
+    def _move(self, tables: Iterable[ShardedTable], drives: Sequence[str], progress: Progress) -> None:
+        """Moves all rows to drives, evenly."""
+        report = reporter(progress)
+        for found in tables:
+            with self._changing[found.name]:
+                table = self.tables(found.name).get(found.name)
+                # It was deleted meanwhile.
+                if table is None:
+                    continue
+                away = {drive: str(error) for drive, error in self._columns_on_drives().items() if isinstance(error, Exception)}
+                if needed := {drive: reason for drive, reason in away.items() if drive in drives}:
+                    raise DriveError(f"rows are moved when all drives answer, since one may have rows that seem to be missing: {why(needed)}")
+                if absent := gaps((0, table.rows), [(cell.first, cell.end) for cell in table._cells]):
+                    raise MissingRows(f"no drive that answers has the rows {shown(absent)} of table {table.name}", rows=tuple(absent), reasons=away)
+                mover = Mover(table, drives, report)
+                mover.run()
+                mover.leave()
 
     def add_node(self, name: str | None = None, *, placement: Mapping[str, Any] | None = None) -> str:
         """Starts an actor that has no rows and computes those of busy drives, and gives its name. Drives send it the rows of a unit, and Ray's object
@@ -281,7 +392,7 @@ class Cluster:
             name = next(free for number in itertools.count(1) if (free := f"node {number}") not in self._actors)
         if name in self._actors:
             raise ExistsError(f"the cluster has {name} already: give another name")
-        self._actors[name] = self._start(None, placement or {})
+        self._start(name, None, placement or {})
         self.nodes = (*self.nodes, name)
         return name
 
@@ -304,9 +415,9 @@ class Cluster:
     def _stop(self, name: str) -> None:
         """Ends an actor, after the call that it is at."""
         held = self._actors.pop(name)
-        # An actor that is gone has no session.
-        with contextlib.suppress(ray.exceptions.RayError):
-            ray.get(held.close.remote())
+        # An actor that is gone has no session, and one that stands still keeps its own.
+        self._answer(name, held.close.remote())
+        del self._pulses[name]
         ray.kill(held)
 
     def _submit(self, location: str, action: str, *arguments: Any) -> Any:
@@ -319,11 +430,27 @@ class Cluster:
     def _answer(self, location: str, call: Any) -> Any:
         """What a call gave, or the error that it ended with."""
         try:
-            return ray.get(call)
+            while True:
+                try:
+                    answer = ray.get(call, timeout=LOOK)
+                    if (pulse := self._pulses.get(location)) is not None:
+                        pulse.has_started = True
+                    return answer
+                except ray.exceptions.GetTimeoutError:
+                    if self._is_silent(location):
+                        return self._silence(location)
         except (ray.exceptions.RayActorError, ray.exceptions.RaySystemError) as error:
             return DriveError(f"the actor of drive {location} is gone: {error}")
         except ray.exceptions.RayError as error:
             return DriveError(f"Ray has no answer of the actor of drive {location}: {error}")
+
+    def _is_silent(self, name: str) -> bool:
+        """Whether a drive or node has not answered a small question in time."""
+        pulse = self._pulses.get(name)
+        return pulse is not None and pulse.look()
+
+    def _silence(self, name: str) -> DriveError:
+        return DriveError(f"drive {name} stands still: it has not answered a small question for {self._deadline:g} s")
 
     def _wait(self, calls: Sequence[Any]) -> list[Any]:
         """Calls that have ended; none if none has for a while."""

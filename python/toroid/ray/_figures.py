@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from toroid._status import ClusterStatus, DriveStatus, JobStatus
@@ -54,10 +55,11 @@ class Figures:
         """The counts of a drive or node."""
         return self._tallies.setdefault(worker, Tally())
 
-    def status(self, drives: Sequence[str], nodes: Sequence[str]) -> ClusterStatus:
-        """The figures of now."""
+    def status(self, drives: Sequence[str], nodes: Sequence[str], states: Mapping[str, str] = MappingProxyType({})) -> ClusterStatus:
+        """The figures of now. `states` has the states of drives that jobs do not know, which count where the drive does nothing."""
         runs = list(self._runs)
         workers = [self._worker(name, "drive", runs) for name in drives] + [self._worker(name, "compute", runs) for name in nodes]
+        workers = [worker if worker.state == "computing" else replace(worker, state=states.get(worker.name, worker.state)) for worker in workers]
         return ClusterStatus(workers, [*(run.status() for run in runs), *self._ended], self._now() - self._opened)
 
     def _worker(self, name: str, role: str, runs: Sequence[Run]) -> DriveStatus:

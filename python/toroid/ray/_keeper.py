@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -15,11 +15,13 @@ from toroid import _core
 from toroid._columns import EncryptedTable
 from toroid._drive import Drive
 from toroid._drive import open as open_drive
-from toroid._errors import DriveError, Error, MissingError, NoiseError
+from toroid._errors import DamagedError, DriveError, Error, MissingError, NoiseError
 from toroid._program import Compiled
 
 #: Actions that take little time.
 _BESIDE = ("rows", "add")
+#: Seconds for an actor to start, which may wait for a machine.
+START_SECONDS = 300.0
 #: The table of the rows that a node that only computes is at.
 _PASSING = "rows"
 
@@ -33,6 +35,8 @@ class Keeper:
         self._patience = patience
         self._drive: Drive | None = None
         self._opening = threading.Lock()
+        # A drive does not close while it is asked whether it is there.
+        self._probing = threading.Lock()
 
     def call(self, action: str, *arguments: Any) -> Any:
         """Does something with the drive: what it gives, or the error that it is, which stays whole on this way."""
@@ -69,6 +73,13 @@ class Keeper:
         """Ends the session."""
         self._drop()
 
+    @ray.method(concurrency_group="pulse")  # type: ignore[untyped-decorator]
+    def probe(self) -> None:
+        """Has the drive answer something small, whatever else it does. How it answers is the matter of other calls."""
+        with self._probing, contextlib.suppress(Error):
+            if self._drive is not None:
+                self._drive.core.probe()
+
     @ray.method(concurrency_group="beside")  # type: ignore[untyped-decorator]
     def pid(self) -> int:
         """The process."""
@@ -94,11 +105,12 @@ class Keeper:
                 time.sleep(0.1)
 
     def _drop(self) -> None:
-        drive, self._drive = self._drive, None
-        if drive is not None:
-            # A session that has failed may fail to end, too.
-            with contextlib.suppress(Error):
-                drive.close()
+        with self._probing:
+            drive, self._drive = self._drive, None
+            if drive is not None:
+                # A session that has failed may fail to end, too.
+                with contextlib.suppress(Error):
+                    drive.close()
 
     @staticmethod
     def _install(drive: Drive, keys: Sequence[Any], tag: str, key_id: int, replace: bool) -> bool:
@@ -111,6 +123,24 @@ class Keeper:
     @staticmethod
     def _upload(drive: Drive, name: str, table: EncryptedTable, key_id: int) -> None:
         drive.upload(name, given(table), replace=True, key_id=key_id)
+
+    @staticmethod
+    def _receive(drive: Drive, name: str, table: EncryptedTable, key_id: int) -> None:
+        """Stores rows of another drive as they are.
+
+        Raises:
+            DamagedError: The drive gives something else back.
+        """
+        sent = given(table)
+        stored = drive.upload(name, sent, replace=True, key_id=key_id).download()
+        for column, rows in sent.items():
+            if [digit.to_bytes() for digit in rows.digits] != [digit.to_bytes() for digit in stored[column].digits]:
+                raise DamagedError(f"column {column} of {name} is not what was copied")
+
+    @staticmethod
+    def _keep(drive: Drive, name: str, part: str, rows: tuple[int, int], key_id: int) -> None:
+        """Stores some rows of a shard as another one."""
+        Keeper._receive(drive, part, Keeper._rows(drive, name, rows, None), key_id)
 
     @staticmethod
     def _rows(drive: Drive, name: str, rows: tuple[int, int], columns: Sequence[str] | None) -> EncryptedTable:
@@ -186,6 +216,36 @@ def _apart(answer: Any) -> tuple[Exception | None, Any]:
     return (answer, None) if isinstance(answer, Exception) else (None, answer)
 
 
+class Pulse:
+    """Whether an actor and its drive are there: they answer a small question within so many seconds, whatever else they do."""
+
+    def __init__(self, held: Any, deadline: float, now: Callable[[], float]) -> None:
+        self._held = held
+        self._deadline = deadline
+        self._now = now
+        self._guard = threading.Lock()
+        self._call: Any = None
+        #: Whether it has ever answered anything.
+        self.has_started = False
+        # When the question under way was asked, or the last one was answered.
+        self._since = now()
+        #: What the last look found.
+        self.is_silent = False
+
+    def look(self) -> bool:
+        """Whether a question has had no answer for too long. Asks one, if none is under way and the last answer is not of just now."""
+        with self._guard:
+            now = self._now()
+            if self._call is not None and ray.wait([self._call], timeout=0)[0]:
+                # Where the actor has ended, its calls say so.
+                self._call, self._since, self.is_silent, self.has_started = None, now, False, True
+            elif self._call is not None:
+                self.is_silent = now - self._since > (self._deadline if self.has_started else max(self._deadline, START_SECONDS))
+            elif now - self._since > self._deadline / 4:
+                self._call, self._since = self._held.probe.remote(), now
+            return self.is_silent
+
+
 def submit(held: Any, action: str, arguments: Sequence[Any]) -> Any:
     """Asks an actor, which does one thing after the other, and small ones beside. What is kept comes as two objects, of the error and of the result."""
     kept = action.startswith("kept_")
@@ -197,4 +257,4 @@ def submit(held: Any, action: str, arguments: Sequence[Any]) -> Any:
 
 def actor(kind: type[Keeper]) -> Any:
     """The actor class of a kind of keepers."""
-    return ray.remote(max_restarts=-1, max_task_retries=3, num_cpus=0, concurrency_groups={"beside": 1})(kind)
+    return ray.remote(max_restarts=-1, max_task_retries=3, num_cpus=0, concurrency_groups={"beside": 1, "pulse": 1})(kind)

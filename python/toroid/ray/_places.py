@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toroid._errors import DriveError
 
-# A shard on a drive is a table of this name: the table, when it was uploaded, the shard's rows, and how many the table has with them.
-_SHARD = re.compile(r"(?P<table>.+) (?P<upload>[0-9a-f]{16}) rows (?P<first>\d+)\.\.(?P<end>\d+) of (?P<total>\d+)")
+# A shard on a drive is a table of this name: the table, when it was uploaded, the shard's rows, how many the table has with them, and on how many drives
+# they are to be.
+_SHARD = re.compile(r"(?P<table>.+) (?P<upload>[0-9a-f]{16}) rows (?P<first>\d+)\.\.(?P<end>\d+) of (?P<total>\d+) x(?P<copies>\d+)")
 
 Rows = tuple[int, int]
 
@@ -25,18 +26,19 @@ class MissingRows(DriveError):
 @dataclass(frozen=True, order=True)
 class Shard:
     """Rows of a table from `first` up to, and without, `end`, as a drive stores them. `total` is the number of rows of the table that they were added to,
-    themselves included: rows that were appended count once all of them are there."""
+    themselves included: rows that were appended count once all of them are there. `copies` is the number of drives that are to have them."""
 
     table: str
     upload: str
     first: int
     end: int
     total: int
+    copies: int
 
     @property
     def name(self) -> str:
         """The name on a drive."""
-        return f"{self.table} {self.upload} rows {self.first}..{self.end} of {self.total}"
+        return f"{self.table} {self.upload} rows {self.first}..{self.end} of {self.total} x{self.copies}"
 
     @staticmethod
     def of(name: str) -> Shard | None:
@@ -44,11 +46,15 @@ class Shard:
         match = _SHARD.fullmatch(name)
         if match is None:
             return None
-        return Shard(match["table"], match["upload"], int(match["first"]), int(match["end"]), int(match["total"]))
+        return Shard(match["table"], match["upload"], int(match["first"]), int(match["end"]), int(match["total"]), int(match["copies"]))
 
     def covers(self, first: int, end: int) -> bool:
         """Whether it has these rows."""
         return self.first <= first and end <= self.end
+
+    def part(self, first: int, end: int) -> Shard:
+        """The shard of some of its rows."""
+        return replace(self, first=first, end=end)
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,11 @@ class Cell:
     def drives(self) -> tuple[str, ...]:
         """The locations."""
         return tuple(drive for drive, _ in self.held)
+
+    @property
+    def copies(self) -> int:
+        """On how many drives the rows are to be."""
+        return max(shard.copies for _, shard in self.held)
 
     def on(self, drive: str) -> Shard | None:
         """The shard on a drive, if it has the rows."""

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from toroid._errors import DriveError
+from toroid._errors import DriveError, MissingError
 from toroid._program import Compiled
 from toroid._progress import Progress, reporter
 from toroid._query import EncryptedParts
 from toroid._status import JobStatus
 from toroid.ray._job import Job
 from toroid.ray._keeper import Unsent
-from toroid.ray._places import Cell, MissingRows, Rows, gaps, shown, why
+from toroid.ray._places import Cell, MissingRows, Rows, Shard, gaps, shown, why
 from toroid.ray._tree import Branch, trees
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ MAX_FAILURES = 2
 #: A unit is given to another drive, too, once it takes so many times the median of the last ones.
 STEAL_AFTER = 2.0
 LAST = 101
+#: How long a loop over calls waits at most before it looks round, and how often drives are looked at, in seconds.
+LOOK = 0.5
 #: A sum that takes so many seconds, and longer than a unit, is given up.
 SUM_SECONDS = 2.0
 
@@ -45,6 +47,8 @@ class Unit:
     running: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
     failures: Counter[str] = field(default_factory=Counter)
+    #: The shards that drives read the rows from.
+    shards: dict[str, Shard] = field(default_factory=dict)
     started: float = 0.0
     #: What its result is added up in, if that happens on the drives.
     branch: Branch | None = None
@@ -76,6 +80,11 @@ class Run:
         self._sums: dict[Any, tuple[Branch, str, Any, float]] = {}
         self._units: dict[Branch, Unit] = {}
         self._seconds: deque[float] = deque(maxlen=LAST)
+        # Of units that nodes compute: who sends the rows.
+        self._senders: dict[Any, str] = {}
+        self._silent: set[str] = set()
+        # When drives are looked at again.
+        self._look = 0.0
         self._failures: dict[str, int] = defaultdict(int)
         self._reasons: dict[str, str] = dict(table._silent)
         self._last: Exception | None = None
@@ -108,6 +117,7 @@ class Run:
             for call in self._cluster._wait([*self._calls, *self._sums]):
                 self._ended(call)
             self._fall_late()
+            self._give_up_silent()
             if report is not None and self._finished != before:
                 report("compute", self._finished, total)
         for branch in {branch for leaf in self._units for branch in leaf.above() if branch.result is not None}:
@@ -195,7 +205,7 @@ class Run:
         if group is None or self._job.is_kept:
             return
         single = {unit.first: unit for unit in units if unit.copies == 1}
-        for leaves in trees([(unit.cell, unit.first, unit.end) for unit in single.values()], group):
+        for leaves in trees([unit.rows for unit in single.values()], group):
             for leaf in leaves:
                 self._units[leaf] = single[leaf.first]
                 single[leaf.first].branch = leaf
@@ -286,11 +296,13 @@ class Run:
         # A result that is added up elsewhere is an object of its own, so that it need not come here.
         kept = "" if unit.branch is None else "kept_"
         try:
+            sender = worker
             if worker in self._cluster.nodes:
-                call = self._pass(unit, worker, kept)
+                sender, call = self._pass(unit, worker, kept)
             else:
                 shard = unit.cell.on(worker)
                 assert shard is not None
+                unit.shards[worker] = shard
                 rows = (unit.first - shard.first, unit.end - shard.first)
                 call = self._cluster._submit(worker, f"{kept}compute", shard.name, self._compiled, self._columns, rows)
         except DriveError as error:
@@ -300,9 +312,11 @@ class Run:
             return
         status, result = call if kept else (call, None)
         self._calls[status] = (unit, worker, result)
+        if sender != worker:
+            self._senders[status] = sender
 
-    def _pass(self, unit: Unit, node: str, kept: str) -> Any:
-        """Has a drive send rows to a node that computes them."""
+    def _pass(self, unit: Unit, node: str, kept: str) -> tuple[str, Any]:
+        """Has a drive send rows to a node that computes them; gives the drive and the call."""
         drives = [drive for drive in unit.cell.drives if self._is_alive(drive)] or unit.cell.drives
         source = drives[unit.first % len(drives)]
         shard = unit.cell.on(source)
@@ -310,7 +324,7 @@ class Run:
         rows = (unit.first - shard.first, unit.end - shard.first)
         sent = self._cluster._submit(source, "rows", shard.name, rows, sorted(set(self._columns.values())))
         keys = self._cluster._keys[self._table.key_id]
-        return self._cluster._submit(node, f"{kept}pass", sent, (*keys, self._table.key_id), self._compiled, self._columns)
+        return source, self._cluster._submit(node, f"{kept}pass", sent, (*keys, self._table.key_id), self._compiled, self._columns)
 
     def _ended(self, call: Any) -> None:
         """Takes what a call gave."""
@@ -325,6 +339,7 @@ class Run:
                 self._rise(branch, drive, result)
             return
         unit, drive, result = self._calls.pop(call)
+        self._senders.pop(call, None)
         unit.running.discard(drive)
         answer = self._cluster._answer(drive, call)
         if isinstance(answer, Exception):
@@ -355,10 +370,13 @@ class Run:
         left, right = parent.children
         if left.result is None or right.result is None:
             return
-        cell = self._units[next(left.leaves())].cell
-        maker = next((one for one in (left.drive, right.drive) if one in cell.drives), cell.drives[0])
-        shard = cell.on(maker)
-        assert shard is not None
+        # The plan of as many rows says what noise the sum has, so that a shard has to have them.
+        able = {drive: shard for cell in self._cells for drive, shard in cell.held if shard.end - shard.first >= parent.end - parent.first}
+        maker = next((drive for drive in (left.drive, right.drive, *able) if drive in able), None)
+        if maker is None:
+            self._fall(parent)
+            return
+        shard = able[maker]
         rows = (left.end - left.first, right.end - right.first)
         try:
             call, result = self._cluster._submit(maker, "kept_add", shard.name, self._compiled, self._columns, rows, left.result, right.result)
@@ -379,6 +397,27 @@ class Run:
         least = self._cluster._now() - max([SUM_SECONDS, *([statistics.median(self._seconds)] if self._seconds else [])])
         for call in [call for call, (_, _, _, started) in self._sums.items() if started < least]:
             self._fall(self._sums.pop(call)[0])
+
+    def _give_up_silent(self) -> None:
+        """Gives the units of drives that stand still to others, and takes drives back that answer again."""
+        if self._cluster._now() < self._look:
+            return
+        self._look = self._cluster._now() + LOOK
+        for worker in [worker for worker in self._silent if not self._cluster._is_silent(worker)]:
+            self._silent.discard(worker)
+            self._failures[worker] = 0
+        for call, (unit, worker, _) in list(self._calls.items()):
+            # Rows for a node come from a drive.
+            sender = self._senders.get(call, worker)
+            silent = next((name for name in (worker, sender) if self._cluster._is_silent(name)), None)
+            if silent is None:
+                continue
+            del self._calls[call]
+            unit.running.discard(worker)
+            error = self._cluster._silence(silent)
+            self._failed(unit, worker, error if silent == worker else Unsent(str(error)))
+            self._silent.add(silent)
+            self._failures[silent] = MAX_FAILURES
 
     def _deliver(self, branch: Branch) -> None:
         """Takes a result here, or has its rows computed again."""
@@ -406,15 +445,23 @@ class Run:
         # A drive that says what is wrong is there, and other units may do. What did not reach a node is no fault of it.
         is_answer = not isinstance(error, DriveError) or error.status is not None or isinstance(error, Unsent)
         self._failures[worker] = 0 if is_answer else self._failures[worker] + 1
-        unit.failures[worker] += 1
-        self._reasons[worker] = str(error)
-        tally = self._cluster._figures.tally(worker)
-        tally.failures, tally.reason = tally.failures + 1, str(error)
-        self._last = error
+        if not self._has_moved(unit, worker, error):
+            unit.failures[worker] += 1
+            self._reasons[worker] = str(error)
+            tally = self._cluster._figures.tally(worker)
+            tally.failures, tally.reason = tally.failures + 1, str(error)
+            self._last = error
         if unit.done or unit.running:
             return
         self._checks = [other for other in self._checks if other is not unit]
         self._again(unit)
+
+    def _has_moved(self, unit: Unit, worker: str, error: Exception) -> bool:
+        """Whether a drive lacked the rows because they have moved since it was asked."""
+        if not isinstance(error, MissingError) or worker not in unit.shards:
+            return False
+        now = {cell.on(worker) for cell in self._table.cells if cell.first < unit.end and unit.first < cell.end}
+        return now != {unit.shards[worker]}
 
     def _not_compared(self, rows: Sequence[Rows]) -> DriveError:
         lonely = ", ".join(f"{first}..{end} ({', '.join(self._job.done[first, end])})" for first, end in rows)

@@ -20,7 +20,7 @@ from toroid._progress import Progress, reporter
 from toroid._query import EncryptedParts, Finish
 from toroid._trace import index_of
 from toroid.ray._job import JOB_VERSION, Job
-from toroid.ray._places import Cell, MissingRows, Rows, Shard, cut, gaps, shown, why
+from toroid.ray._places import Cell, MissingRows, Rows, Shard, cut, shown, why
 from toroid.ray._run import Run
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class ShardedTable(BaseTable):
         Args:
             data: Rows of the columns that the table has.
             shards: How many pieces they become, each on drives that have few rows.
-            replicas: How many drives get each of them; as many as have each row of the table, if not given.
+            replicas: How many drives get each of them; as many as are to have each row of the table, if not given.
             progress: True for a line that shows how far it is, or a callable of the stage, the rows put and those in total.
 
         Raises:
@@ -156,26 +156,30 @@ class ShardedTable(BaseTable):
             DriveError: A drive does not answer.
         """
         added = self._fitting(data)
+        with self.cluster._changing[self.name]:
+            self._append(added, shards, replicas)
+        if (report := reporter(progress)) is not None:
+            report("append", added.rows, added.rows)
+
+    def _append(self, added: EncryptedTable, shards: int, replicas: int | None) -> None:
         current = self.cluster.table(self.name)
         if current._silent:
             away = why(current._silent)
             raise DriveError(f"rows are appended when all drives answer, since one may have rows of an append that ended early: {away}")
         if current._upload != self._upload:
             raise RowsError(f"table {self.name} was uploaded again since: look it up again")
-        copies = min(len(cell.drives) for cell in current.cells) if replicas is None else replicas
+        copies = min(cell.copies for cell in current.cells) if replicas is None else replicas
         if not 1 <= copies <= len(self.cluster.locations) or not 1 <= shards <= added.rows:
             raise ValueError(f"there are from 1 to {len(self.cluster.locations)} replicas, as many as drives, and no more shards than rows")
         self._discard_incomplete(current.rows)
         total = current.rows + added.rows
-        places = [Shard(self.name, self._upload, current.rows + first, current.rows + end, total) for first, end in cut(added.rows, shards)]
+        places = [Shard(self.name, self._upload, current.rows + first, current.rows + end, total, copies) for first, end in cut(added.rows, shards)]
         held = dict.fromkeys(self.cluster.locations, 0)
         for cell in current.cells:
             for drive in cell.drives:
                 held[drive] = held.get(drive, 0) + cell.end - cell.first
         order = sorted(self.cluster.locations, key=lambda drive: held[drive])
-        self.cluster._put(added, places, order, copies, self.key_id)
-        if (report := reporter(progress)) is not None:
-            report("append", added.rows, added.rows)
+        self.cluster._put(added, places, order, self.key_id)
         found = self.cluster.table(self.name)
         self.columns, self._cells, self._silent = found.columns, found._cells, found._silent
         self.cluster._cells[self.name, self._upload] = found._cells
@@ -198,27 +202,41 @@ class ShardedTable(BaseTable):
         self._check(first, end)
         report = reporter(progress)
         parts: list[EncryptedTable] = []
-        absent: list[Rows] = gaps((first, end), [(cell.first, cell.end) for cell in self.cells])
+        absent: list[Rows] = []
         reasons = dict(self._silent)
-        for cell in self.cells:
-            start, stop = max(first, cell.first), min(end, cell.end)
-            if start >= stop:
-                continue
-            for drive, shard in cell.held:
-                call = self.cluster._submit(drive, "rows", shard.name, (start - shard.first, stop - shard.first), None)
-                found = self.cluster._answer(drive, call)
-                if not isinstance(found, Exception):
-                    parts.append(found)
-                    break
-                reasons[drive] = str(found)
-            else:
+        start = first
+        while start < end:
+            cells = self.cells
+            cell = next((cell for cell in cells if cell.end > start), None)
+            if cell is None or cell.first > start:
+                stop = end if cell is None else min(end, cell.first)
                 absent.append((start, stop))
+            else:
+                stop = min(end, cell.end)
+                found = self._rows_of(cell, (start, stop), reasons)
+                if found is None and cells is not self.cells:
+                    # They have moved meanwhile.
+                    continue
+                if found is None:
+                    absent.append((start, stop))
+                else:
+                    parts.append(found)
+            start = stop
             if report is not None:
                 report("download", stop - first, end - first)
         if absent:
             text = f"no drive gives the rows {shown(absent)} of table {self.name}" + (f" ({why(reasons)})" if reasons else "")
             raise MissingRows(text, rows=tuple(absent), reasons=reasons)
         return EncryptedTable({name: EncryptedColumn(column.layout, _joined([part[name] for part in parts])) for name, column in self.columns.items()})
+
+    def _rows_of(self, cell: Cell, rows: Rows, reasons: dict[str, str]) -> EncryptedTable | None:
+        """Rows of the first drive that gives them; none, and the reasons, if none does."""
+        for drive, shard in cell.held:
+            found = self.cluster._answer(drive, self.cluster._submit(drive, "rows", shard.name, (rows[0] - shard.first, rows[1] - shard.first), None))
+            if isinstance(found, EncryptedTable):
+                return found
+            reasons[drive] = str(found)
+        return None
 
     def _check(self, first: int, end: int) -> None:
         if not 0 <= first < end <= self.rows:

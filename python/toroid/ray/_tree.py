@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,17 +50,15 @@ class Branch:
         return found
 
 
-def trees(leaves: Iterable[tuple[Hashable, int, int]], most: int) -> Iterator[list[Branch]]:
-    """The leaves of a tree for every run of neighbours of at most so many rows, each given by where its rows are, its first row, and the one after its last.
-    A run of one is none."""
+def trees(leaves: Iterable[tuple[int, int]], most: int) -> Iterator[list[Branch]]:
+    """The leaves of a tree for every run of neighbours of at most so many rows, each given by its first row, and the one after its last, in their order,
+    wherever the rows are. A run of one is none."""
     run: list[Branch] = []
-    place: Hashable = None
-    for here, first, end in leaves:
-        if run and (here != place or first != run[-1].end or end - run[0].first > most):
+    for first, end in leaves:
+        if run and (first != run[-1].end or end - run[0].first > most):
             if len(run) > 1:
                 yield _grown(run)
             run = []
-        place = here
         run.append(Branch(first, end))
     if len(run) > 1:
         yield _grown(run)
