@@ -66,6 +66,13 @@ pub fn compile_until(
         return Err(Error::new("the graph has no input")
             .with_help("what depends on no encrypted number needs no drive"));
     }
+    if options.log2_failure.is_nan() || options.log2_failure > 0.0 {
+        return Err(Error::new(format!(
+            "2^{} is no failure probability",
+            options.log2_failure
+        ))
+        .with_help("`log2_failure` is 0 or negative"));
+    }
     if let Some(name) = options
         .inputs
         .keys()
@@ -174,33 +181,57 @@ fn compile_as_it_is(
     let rows = options.rows.max(1);
     let is_sum = is_sum(graph)?;
     let mut limit = is_sum.then_some(rows);
+    // Each reader has its share of what is allowed. Samples made anew for that fail, too: where it does not lead to the goal, fewer may.
+    let mut is_shared = true;
     loop {
-        let (lowered, weakest) = lower(graph, params, (options, digit_bits, cancel), limit)?;
+        let (lowered, weakest) = lower(
+            graph,
+            params,
+            (options, digit_bits, cancel),
+            (limit, is_shared),
+        )?;
         let parts = match lowered.group {
             Some(group) => rows.div_ceil(group),
             None => rows,
         };
         let log2_failure = lowered.cost.log2_failure + (parts as f64).log2();
-        if log2_failure <= options.log2_failure {
+        // A bound of 1 or more promises nothing, whatever is allowed.
+        if log2_failure < 0.0 && log2_failure <= options.log2_failure {
             let mut compiled = lowered;
             compiled.cost.log2_failure = log2_failure;
             return Ok(compiled);
         }
         match lowered.group {
             Some(group) if group > 1 => limit = Some(group / 2),
+            _ if is_shared => {
+                is_shared = false;
+                limit = is_sum.then_some(rows);
+            }
             _ => {
                 let mut help = "allow more with `log2_failure`, or take another parameter set or narrower numbers".to_owned();
-                let mut error = Error::new(format!(
-                    "with {} some result of {rows} row{} is wrong with a probability of 2^{log2_failure:.0}, where 2^{:.0} is allowed",
-                    params.name,
-                    if rows == 1 { "" } else { "s" },
-                    options.log2_failure
-                ));
+                let results = format!(
+                    "some result of {rows} row{}",
+                    if rows == 1 { "" } else { "s" }
+                );
+                let allowed = format!("where 2^{:.0} is allowed", options.log2_failure);
+                let mut error = Error::new(if log2_failure < 0.0 {
+                    format!(
+                        "with {} {results} is wrong with a probability of 2^{log2_failure:.0}, {allowed}",
+                        params.name
+                    )
+                } else {
+                    format!(
+                        "with {} the probabilities that {results} is wrong add up to 1 or more, which promises nothing, {allowed}",
+                        params.name
+                    )
+                });
                 if let Some(weakest) = weakest {
                     let _ = write!(
                         help,
                         "; of {} functions the most doubtful is one of {}, which fails with 2^{:.0}",
-                        lowered.cost.bootstraps, weakest.what, weakest.log2_failure
+                        lowered.cost.bootstraps,
+                        weakest.what,
+                        weakest.log2_failure.min(0.0)
                     );
                     error = error.at(weakest.location.as_ref());
                 }
@@ -242,7 +273,7 @@ fn lower(
     graph: &Graph,
     params: &'static ParamSet,
     (options, digit_bits, cancel): (&Options, u32, &CancelToken),
-    limit: Option<u64>,
+    (limit, is_shared): (Option<u64>, bool),
 ) -> Result<(Compiled, Option<Weakest>), Error> {
     let samples = Samples::new(params, cancel.clone());
     let radix = Radix { bits: digit_bits };
@@ -383,10 +414,14 @@ fn lower(
     let results = results.into_iter().map(|(_, combo)| combo.seen(room));
     let results = results.collect();
     let mut placement = Placement::new(samples, results, group.unwrap_or(1), options);
-    // Each reader has its share of what is allowed.
     let shares = placement.samples.tasks.len() as f64 + 2.0;
     let rows = options.rows.max(1) as f64;
-    placement.settle(options.log2_failure - (shares * rows).log2() - 2.0)?;
+    let share = if is_shared {
+        (shares * rows).log2() + 2.0
+    } else {
+        rows.log2()
+    };
+    placement.settle(options.log2_failure - share)?;
     let program = Writer::new(&placement, &registers).write(group)?;
     let result_rows = placement.results.len().next_power_of_two() as u64;
     let assembly = toroid_isa::assemble(&program.text).map_err(|error| internal(&error))?;
@@ -521,7 +556,7 @@ fn cost(
         bootstraps,
         tasks: facts.tasks.len() as u64,
         seconds_per_row: seconds,
-        log2_failure: (of_row + (result_rows as f64).log2()).clamp(LEAST_LOG2, 0.0),
+        log2_failure: (of_row + (result_rows as f64).log2()).max(LEAST_LOG2),
         key_bytes: KeyForm::Seeded.bootstrapping_key_bytes(params)
             + KeyForm::Seeded.key_switching_key_bytes(params),
         input_bytes_per_row: columns as u64 * params.modulus.word_bytes() as u64,

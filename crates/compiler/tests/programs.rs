@@ -594,6 +594,61 @@ fn what_fails_too_often_says_where_and_what_helps() {
 }
 
 #[test]
+fn what_a_program_promises_can_be_asked_for() {
+    let mut text = String::new();
+    for (place, weight) in [1, 8, 64, 512].into_iter().enumerate() {
+        let entries: Vec<String> = (0..64)
+            .map(|x| (weight * (x * 5 % 8)).to_string())
+            .collect();
+        text += &format!(
+            "input x{place}: 0..63\nd{place} = table(x{place}, [{}])\n",
+            entries.join(", ")
+        );
+    }
+    let entries: Vec<String> = (0..4096).map(|x| (x * 37 % 256).to_string()).collect();
+    text += &format!(
+        "s = d0 + d1 + d2 + d3\ny = table(s, [{}])\noutput y = y",
+        entries.join(", ")
+    );
+    let graph = Graph::parse(&text).unwrap();
+    for set in ["message14", "message16"] {
+        let first = compile(&graph, &options(set)).unwrap();
+        let asked = Options {
+            log2_failure: first.cost.log2_failure,
+            ..options(set)
+        };
+        let again = compile(&graph, &asked).unwrap();
+        assert_eq!(again.cost, first.cost, "{set}");
+    }
+}
+
+#[test]
+fn a_bound_that_promises_nothing_is_refused_whatever_is_allowed() {
+    // A sum of two functions' results has the noise of both when it is read.
+    let text = "input x: 0..7\ninput y: 0..7\nt = x > 3\nu = y > 3\nz = t + u\noutput z = z";
+    let graph = Graph::parse(text).unwrap();
+    let of = |rows, log2_failure| Options {
+        rows,
+        log2_failure,
+        ..options("paper")
+    };
+    let compiled = compile(&graph, &of(1, 0.0)).unwrap();
+    assert!(compiled.cost.log2_failure < 0.0);
+    for allowed in [-30.0, 0.0] {
+        let error = compile(&graph, &of(u64::MAX, allowed)).unwrap_err();
+        let said = "add up to 1 or more, which promises nothing";
+        assert!(error.message.contains(said), "{error}");
+    }
+    for log2_failure in [1.0, f64::NAN] {
+        let error = compile(&graph, &of(1, log2_failure)).unwrap_err();
+        assert!(
+            error.message.ends_with("is no failure probability"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn results_of_damaged_programs_are_refused() {
     let graph = Graph::parse("input x: -8..7\ny = abs(x)\noutput y = y").unwrap();
     let compiled = compile(&graph, &options("tiny")).unwrap();
