@@ -7,8 +7,8 @@ from dataclasses import dataclass
 #: log2 of the failure probability that is asked of both sides, and, where the peer cannot have it, of the peer alone.
 ASKED = -128.0
 LOOSER = (-64.0, -16.6)
-#: Rows of the table of the question, and its condition: numbers above the limit are summed.
-FILTER_ROWS, FILTER_LIMIT = 1000, 100
+#: Rows of the table of the question, and its condition: numbers above the limit are summed. A circuit of the peer takes a vector of some rows.
+FILTER_ROWS, FILTER_LIMIT, FILTER_VECTOR = 1000, 100, 16
 #: Models on scikit-learn's breast-cancer data: a quarter of it is for testing. The accuracy is the mean of this many splits; the first one's model runs.
 SPLITS, TREE_DEPTH, BOOSTED_TREES, BOOSTED_DEPTH, BOOSTED_RATE = 10, 4, 10, 3, 0.3
 #: Bits of a feature on both sides, in equal steps: what the documentation of Concrete-ML recommends for trees.

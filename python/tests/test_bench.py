@@ -68,15 +68,41 @@ def test_processor_seconds_at_a_worse_failure_probability_do_not_count(bench: Mo
     assert [row["holds"] for row in rows if row["part"] == "processor"] == [False]
 
 
+@pytest.mark.parametrize(("stated", "again", "expected"), [(-120.0, None, [None]), (-136.23, -136.5, [None, "-136.3"]), (-136.23, None, [None, "-136.3"])])
+def test_ours_is_asked_for_what_the_peer_states(
+    bench: ModuleType, monkeypatch: pytest.MonkeyPatch, stated: float, again: float | None, expected: list[str | None]
+) -> None:
+    asked: list[str | None] = []
+
+    def answer(command: list[Any], seconds: float) -> dict[str, Any]:
+        if "peer.py" in str(command[1]):
+            return figures(4.0) | {"log2_failure": stated}
+        bound = next((each.removeprefix("--log2-failure=") for each in map(str, command) if each.startswith("--log2-failure")), None)
+        asked.append(bound)
+        if bound is None:
+            return figures(1.0)
+        return {"refused": "no set can"} if again is None else figures(2.0) | {"log2_failure": again}
+
+    monkeypatch.setattr(bench, "answer", answer)
+    options = argparse.Namespace(quick=False, repetitions=1, seconds=1.0)
+    found = bench.measure(bench.tasks.by_name("boosted"), Path("ours"), Path("peer"), options)
+    assert asked == expected
+    # What cannot be had leaves the first figures, which are then judged as they are.
+    assert found["ours"]["log2_failure"] == (-128.0 if again is None else again)
+    judged = {row["part"]: row["holds"] for row in bench.compared([found], {"ours": {}, "peer": {}})}
+    assert judged["seconds"] == (stated > -128.0 or again is not None)
+
+
 @pytest.mark.parametrize("name", ["tree", "boosted", "tree-ranks", "boosted-ranks"])
 def test_models_have_features_of_the_width_that_the_peer_has(bench: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     pytest.importorskip("sklearn")
+    pytest.importorskip("xgboost")
     import ours
 
     seen = []
     monkeypatch.setattr(bench.tasks, "SPLITS", 1)
-    monkeypatch.setattr(ours, "measured", lambda program, columns, repetitions, check: seen.append(program) or {"compile_s": 0.0})
-    found = ours.model(bench.tasks.by_name(name), argparse.Namespace(rows=2, repetitions=1))
+    monkeypatch.setattr(ours, "measured", lambda program, columns, options, check: seen.append(program) or {"compile_s": 0.0})
+    found = ours.model(bench.tasks.by_name(name), argparse.Namespace(rows=2, repetitions=1, log2_failure=bench.tasks.ASKED))
     (program,) = seen
     # Ranks take as many numbers as a feature has thresholds; equal steps take all of their bits.
     tops = {numbers.high for numbers in program.inputs.values()}

@@ -51,7 +51,8 @@ def compile(
     score_bits
         Bits of a score (and of a network's sums), at most 16 for networks and 40 otherwise.
     table_bits
-        Bits of the widest table of an ensemble of trees: at most 14 on `message14`, 8 on `message8`.
+        Bits of the widest table of an ensemble of trees: at most 14 on `message14`, 8 on `message8`. Narrower tables take more
+        functions and fail less.
     quantise
         For trees: `"ranks"` (a feature becomes the number of thresholds that it is beyond, which loses nothing) or
         `"uniform"` (equal steps over the range in `X`, so that one column serves many models; `fit` makes better ones of few
