@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import pickle
+from pathlib import Path
 from typing import Annotated, Any
 
 import hypothesis.strategies as st
@@ -252,6 +254,70 @@ def test_several_results_of_encrypted_rows(place: Any) -> None:
     other = toroid.Client.generate(client.params)
     with pytest.raises(toroid.KeyMismatch):
         other.decrypt(result)
+
+
+def test_programs_and_tables_are_pickled_by_name_or_by_what_they_compute(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, drive = place
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    import named_programs
+
+    for named in (named_programs.square, named_programs.squares):
+        assert pickle.loads(pickle.dumps(named)) is named
+        assert copy.deepcopy(named) is named
+
+    @toroid.table(out=toroid.u8)
+    def double(x: toroid.u4) -> int:
+        return 2 * x
+
+    local = pickle.loads(pickle.dumps(double))
+    assert local.entries == double.entries
+    assert repr(local) == repr(double)
+    assert local(5) == 10
+    with pytest.raises(ValueError, match=r"argument `x` of double is 0\.\.15, not 16"):
+        local(16)
+
+    @toroid.program
+    def sums(x: toroid.u4, y: toroid.u4):
+        return {"sum": double(x) + y}
+
+    found = pickle.loads(pickle.dumps(sums))
+    assert copy.deepcopy(sums) is sums
+    x, y = np.arange(16), np.arange(16)[::-1].copy()
+    assert found.text == sums.text
+    assert found.simulate(x, y)["sum"].tolist() == (2 * x + y).tolist()
+    table = drive.upload("pickled", client.encrypt({"x": x, "y": y}, {"x": toroid.u4, "y": toroid.u4}), replace=True)
+    assert client.decrypt(found.run(table, log2_failure=-30))["sum"].tolist() == (2 * x + y).tolist()
+
+
+@pytest.mark.parametrize("asked", [1, 0.5, float("nan"), float("-inf")])
+def test_what_is_no_failure_probability_is_refused(place: Any, asked: float) -> None:
+    client, drive = place
+    program = toroid.program(x=toroid.u4)(lambda x: x + 1)
+    table = drive.upload("asked", client.encrypt({"x": np.arange(4)}, {"x": toroid.u4}), replace=True)
+    sums, least = table.agg(n=toroid.col("x").sum()), table.agg(least=toroid.col("x").min())
+    for call in (program.compile, program.cost, sums.compile, least.compile):
+        with pytest.raises(toroid.OptionError, match="log2_failure is a finite number of at most 0"):
+            call(log2_failure=asked)
+    for call in (sums.run, least.run):
+        with pytest.raises(toroid.OptionError, match="log2_failure is a finite number of at most 0"):
+            call(log2_failure=asked)
+    with pytest.raises(TypeError, match="log2_failure is a number, not '-30'"):
+        program.compile(log2_failure="-30")  # type: ignore[arg-type]
+
+
+def test_rows_that_a_table_lacks_are_refused_by_its_name(place: Any) -> None:
+    client, drive = place
+    program = toroid.program(x=toroid.u4)(lambda x: x + 1)
+    table = drive.upload("few", client.encrypt({"x": np.arange(4)}, {"x": toroid.u4}), replace=True)
+    for rows in ((2, 1), (1, 1), (0, 5), (-1, 2)):
+        for call in (lambda rows: program.run(table, rows=rows, log2_failure=-30), table.download):
+            with pytest.raises(toroid.RowsError, match=rf"table few has the rows 0\.\.4, and not {rows[0]}\.\.{rows[1]}"):
+                call(rows)
+    with pytest.raises(TypeError):
+        table.download((0.0, 2))  # type: ignore[arg-type]
+    part = table.download((np.int64(1), np.int64(3)))
+    assert client.decrypt(part)["x"].tolist() == [1, 2]
+    assert client.decrypt(program.run(table, rows=(np.int64(1), np.int64(3)), log2_failure=-30)).tolist() == [2, 3]
 
 
 def test_arguments_may_be_wider_than_columns(place: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import operator
 import os
 import re
 import threading
@@ -52,6 +53,18 @@ class BaseTable(ABC):
     def key_id(self) -> int:
         """The key id that its columns are stored under."""
         return next(iter(self.columns.values())).key_id
+
+    def chosen(self, rows: tuple[int, int] | None) -> tuple[int, int]:
+        """The rows from the first of a pair up to, and without, the second; all if not given.
+
+        Raises:
+            RowsError: The table does not have them, or there are none.
+            TypeError: They are no integers.
+        """
+        first, end = (0, self.rows) if rows is None else map(operator.index, rows)
+        if not 0 <= first < end <= self.rows:
+            raise RowsError(f"table {self.name} has the rows 0..{self.rows}, and not {first}..{end}")
+        return first, end
 
     def _fitting(self, data: EncryptedTable | EncryptedColumn) -> EncryptedTable:
         """Rows to put behind those of the table.
@@ -126,7 +139,7 @@ class Table(BaseTable):
 
         The name of the result follows from what is computed, so that a call that was interrupted goes on where it was.
         """
-        rows = (0, self.rows) if rows is None else rows
+        rows = self.chosen(rows)
         inputs = {name: self.columns[column].names for name, column in columns.items()}
         digest = hashlib.sha256(json.dumps([compiled.program, inputs, rows], sort_keys=True).encode()).hexdigest()
         output = f"result {digest[:32]}"
@@ -154,8 +167,12 @@ class Table(BaseTable):
         self.columns = self.drive.table(self.name).columns
 
     def download(self, rows: tuple[int, int] | None = None, progress: Progress = None) -> EncryptedTable:
-        """The encrypted rows from the first of a pair up to, and without, the second; all if not given."""
-        chosen = rows or (0, self.rows)
+        """The encrypted rows from the first of a pair up to, and without, the second; all if not given.
+
+        Raises:
+            RowsError: The table does not have them.
+        """
+        chosen = self.chosen(rows)
         report = reporter(progress)
         return EncryptedTable(
             {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
@@ -21,7 +22,7 @@ from toroid._picture import Part, picture
 from toroid._progress import Progress, awaited
 from toroid._query import EncryptedParts, _array, decrypted
 from toroid._trace import MAX_TABLE_ENTRIES, Graph, entry_of, graph_of, index_of, refuse, where_of
-from toroid._types import Range, len_of, range_of
+from toroid._types import Range, failure_of, len_of, range_of
 
 
 def _ranges(function: Callable[..., Any], given: Mapping[str, Any]) -> tuple[dict[str, Range], Range | None]:
@@ -48,8 +49,16 @@ def _ranges(function: Callable[..., Any], given: Mapping[str, Any]) -> tuple[dic
     return ranges, range_of(annotations.get("return"))
 
 
+def _name_of(made: Table | Program) -> str | None:
+    """The name by which another process finds what was made of a function: that of the function, if its module has it there."""
+    found: Any = None if made.__module__ == "__main__" else sys.modules.get(made.__module__)
+    for part in made.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return made.__qualname__ if found is made else None
+
+
 class Table:
-    """A function of one number, or of two, as a table of its values.
+    """A function of one number, or of two, as a table of its values. It can be pickled.
 
     Args:
         function: The function. It is called once with every value, or with every pair, when the table is first used.
@@ -59,6 +68,9 @@ class Table:
         GraphError: An argument has no type, or there are more than 65,536 values; when it is used: the function raises, gives no integer, or one
             outside `out`.
     """
+
+    __name__: str
+    __qualname__: str
 
     def __init__(self, function: Callable[..., Any], out: Any = None) -> None:
         functools.update_wrapper(self, function)
@@ -107,8 +119,8 @@ class Table:
             GraphError: An argument may lie outside its type.
         """
         if len(arguments) != len(self._ranges):
-            raise TypeError(f"{self._function.__name__} takes {len(self._ranges)} arguments, not {len(arguments)}")
-        if (expression := applied(self, self._function.__name__, arguments)) is not None:
+            raise TypeError(f"{self.__name__} takes {len(self._ranges)} arguments, not {len(arguments)}")
+        if (expression := applied(self, self.__name__, arguments)) is not None:
             return expression
         graph = graph_of(arguments)
         if graph is None:
@@ -119,7 +131,7 @@ class Table:
             found = value.interval
             if found.low < numbers.low or found.high > numbers.high:
                 refuse(
-                    f"argument `{name}` of {self._function.__name__} is {numbers}, and the value lies in {found}",
+                    f"argument `{name}` of {self.__name__} is {numbers}, and the value lies in {found}",
                     interval=str(found),
                     help="widen the argument's type, or narrow the value by toroid.wrap, minimum or maximum",
                 )
@@ -135,18 +147,32 @@ class Table:
             chosen = (entries[x * row + y] for x in places[0] for y in places[1])
         return graph.record(f"table({names}, [{', '.join(map(str, chosen))}])")
 
+    @staticmethod
+    def _of_entries(name: str, ranges: dict[str, Range], out: Range | None, entries: list[int]) -> Table:
+        """A table without its function."""
+        made = Table.__new__(Table)
+        made.__name__ = made.__qualname__ = name
+        made._ranges, made._out, made.entries = ranges, out, entries
+        return made
+
+    def __reduce__(self) -> str | tuple[Callable[..., Table], tuple[Any, ...]]:
+        return _name_of(self) or (Table._of_entries, (self.__name__, self._ranges, self._out, self.entries))
+
+    def __deepcopy__(self, _memo: object) -> Table:
+        return self
+
     def _plain(self, arguments: Sequence[Any]) -> int:
         place = 0
         for (name, numbers), argument in zip(self._ranges.items(), arguments, strict=True):
             number = index_of(argument)
             if number not in numbers:
-                raise ValueError(f"argument `{name}` of {self._function.__name__} is {numbers}, not {number}")
+                raise ValueError(f"argument `{name}` of {self.__name__} is {numbers}, not {number}")
             place = place * len_of(numbers) + number - numbers.low
         return self.entries[place]
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}: {numbers}" for name, numbers in self._ranges.items())
-        return f"<table {self._function.__name__}({arguments})>"
+        return f"<table {self.__name__}({arguments})>"
 
 
 @dataclass(frozen=True)
@@ -378,13 +404,14 @@ class GraphProgram:
         Raises:
             GraphError: No parameter set can compute it; the message names the line, what the values may be, and what would help.
             MissingError: The table lacks a column.
+            OptionError: `log2_failure` is above 0 or not finite.
             TypeError: A further argument names no input, or there is no table to take its column from.
         """
         if unknown := [name for name in columns if name not in self._ranges]:
             raise TypeError(f"{unknown[0]} is neither an option nor an input; inputs are {', '.join(self._ranges)}")
         if columns and table is None:
             raise TypeError(f"{next(iter(columns))} names a column: give the table that has it")
-        options: dict[str, Any] = {"log2_failure": log2_failure}
+        options: dict[str, Any] = {"log2_failure": failure_of(log2_failure)}
         if params is None and table is not None:
             params = table.params
         if params is not None:
@@ -422,13 +449,15 @@ class GraphProgram:
 
         Raises:
             GraphError: As [GraphProgram.compile][] has it.
+            OptionError: As [GraphProgram.compile][] has it.
+            RowsError: The table does not have these rows.
             TypeError: As [GraphProgram.compile][] has it.
             DriveError: The drive does not do it. Ctrl-C ends the run with KeyboardInterrupt; the same call then goes on where it was.
         """
-        count = table.rows if rows is None else rows[1] - rows[0]
+        first, end = table.chosen(rows)
         compiled = self.compile(table, log2_failure=log2_failure, **columns)
         chosen = {name: columns.get(name, name) for name in self._ranges}
-        return Result(compiled, table.compute(compiled, chosen, rows, progress), count)
+        return Result(compiled, table.compute(compiled, chosen, (first, end), progress), end - first)
 
     async def arun(self, table: BaseTable, **options: Any) -> Result:
         """`run`, to await. Cancelling the task ends the run, as Ctrl-C does."""
@@ -472,6 +501,8 @@ class Program(GraphProgram):
     The function runs once, with values that record what is done to them. It returns a value, a tuple of values, or a dictionary of them; the
     outputs are named `result`, `result0`, `result1`, …, or by the dictionary's keys.
 
+    It can be pickled: one that a module names by this name, and any other as the [GraphProgram][toroid.GraphProgram] that was recorded.
+
     Args:
         function: The function.
         types: Types of arguments, in the place of annotations.
@@ -479,6 +510,9 @@ class Program(GraphProgram):
     Raises:
         GraphError: An argument has no type, or the function does something that programs cannot do; the message names the line.
     """
+
+    __name__: str
+    __qualname__: str
 
     def __init__(self, function: Callable[..., Any], **types: Any) -> None:
         functools.update_wrapper(self, function)
@@ -520,6 +554,12 @@ class Program(GraphProgram):
         if graph_of([*arguments, *named.values()]) is None:
             return self.simulate(*arguments, **named)
         return self._function(*arguments, **named)
+
+    def __reduce__(self) -> str | tuple[type[GraphProgram], tuple[Any, ...]]:
+        return _name_of(self) or (GraphProgram, (self._text, self._ranges, self._outputs, self._where))
+
+    def __deepcopy__(self, _memo: object) -> Program:
+        return self
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}: {numbers}" for name, numbers in self._ranges.items())

@@ -17,6 +17,7 @@ from toroid._expr import Aggregate, Expr, as_expr, col, count, is_condition
 from toroid._progress import Progress, awaited
 from toroid._rounds import Carried, Compared, CompiledRounds, Key, Network, Rounds, RoundsCost, Words
 from toroid._trace import Graph, Value, caller, index_of, located, refuse, select
+from toroid._types import failure_of
 
 if TYPE_CHECKING:
     from toroid._client import Client
@@ -510,7 +511,7 @@ class Query:
         layouts = {f"c{place}": self._table.columns[name].layout.described() for place, name in enumerate(plan.inputs)}
         # A bound for all rows together, as a row's.
         rows = self._table.rows
-        bound = log2_failure + float(np.log2(rows))
+        bound = failure_of(log2_failure) + float(np.log2(rows))
         options = {"sets": [self._table.params], "rows": rows, "log2_failure": min(bound, 0.0), "inputs": layouts}
         return Compiled(_core.compile(plan.graph, json.dumps(options)))
 

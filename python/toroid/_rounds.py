@@ -20,7 +20,7 @@ from toroid._errors import FullError
 from toroid._picture import Part, picture
 from toroid._progress import Progress, reporter
 from toroid._trace import Graph, Value, maximum, minimum, refuse, select
-from toroid._types import Range
+from toroid._types import Range, failure_of
 
 if TYPE_CHECKING:
     from toroid._drive import Table
@@ -396,7 +396,7 @@ class Rounds:
         )
 
     def _options(self, rows: int, log2_failure: float, layouts: Mapping[str, Layout], is_repeated: bool) -> str:
-        bound = min(log2_failure + math.log2(rows), 0.0)
+        bound = min(failure_of(log2_failure) + math.log2(rows), 0.0)
         described = {name: layout.described() for name, layout in layouts.items()}
         options = {"sets": [self.table.params], "rows": rows, "log2_failure": bound, "inputs": described, "separate": True, "repeated": is_repeated}
         return json.dumps(options)

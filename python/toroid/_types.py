@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Annotated, Any, get_args, get_origin
+
+from toroid._errors import OptionError
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,6 @@ class Range:
     def __post_init__(self) -> None:
         if self.low > self.high:
             raise ValueError(f"no integer lies between {self.low} and {self.high}")
-
 
     def __contains__(self, value: object) -> bool:
         return isinstance(value, int) and self.low <= value <= self.high
@@ -86,6 +89,21 @@ def wrap_name(annotation: Any) -> str:
         if 1 <= bits <= 64 and found == _signed(bits):
             return f"i{bits}"
     raise ValueError("numbers wrap at a whole number of bits: give a type such as toroid.u8 or toroid.i16")
+
+
+def failure_of(log2_failure: object) -> float:
+    """log2 of a failure probability that is asked for.
+
+    Raises:
+        OptionError: It is above 0, or not finite.
+        TypeError: It is no number.
+    """
+    if not isinstance(log2_failure, Real):
+        raise TypeError(f"log2_failure is a number, not {log2_failure!r}")
+    found = float(log2_failure)
+    if not -math.inf < found <= 0:
+        raise OptionError(f"log2_failure is a finite number of at most 0, the logarithm of a probability, and not {found:g}")
+    return found
 
 
 def len_of(numbers: Range) -> int:

@@ -120,8 +120,7 @@ class ShardedTable(BaseTable):
             MissingRows: No drive could compute some rows.
             ExistsError: The file of the job is that of another job.
         """
-        first, end = rows or (0, self.rows)
-        self._check(first, end)
+        first, end = self.chosen(rows)
         header = {
             "toroid job": JOB_VERSION,
             "locations": self.cluster.locations,
@@ -198,8 +197,7 @@ class ShardedTable(BaseTable):
         Raises:
             MissingRows: No drive gives some rows.
         """
-        first, end = rows or (0, self.rows)
-        self._check(first, end)
+        first, end = self.chosen(rows)
         report = reporter(progress)
         parts: list[EncryptedTable] = []
         absent: list[Rows] = []
@@ -237,10 +235,6 @@ class ShardedTable(BaseTable):
                 return found
             reasons[drive] = str(found)
         return None
-
-    def _check(self, first: int, end: int) -> None:
-        if not 0 <= first < end <= self.rows:
-            raise RowsError(f"table {self.name} has the rows 0..{self.rows}, and not {first}..{end}")
 
     def unit_rows(self, compiled: Compiled) -> int:
         """Rows of a unit of work."""
