@@ -184,6 +184,7 @@ def model(task: Task, options: argparse.Namespace) -> dict[str, Any]:
                 learning_rate=tasks.BOOSTED_RATE,
                 tree_method="exact",
                 base_score=0.5,
+                n_jobs=1,
                 random_state=0,
             )
         plain = clone(estimator).fit(X, y)

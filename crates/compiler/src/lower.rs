@@ -181,8 +181,9 @@ fn compile_as_it_is(
     let rows = options.rows.max(1);
     let is_sum = is_sum(graph)?;
     let mut limit = is_sum.then_some(rows);
-    // Each reader has its share of what is allowed. Samples made anew for that fail, too: where it does not lead to the goal, fewer may.
-    let mut is_shared = true;
+    // Samples are made anew where a reader fails more often than is allowed. Only if that is not enough must each reader have its share: what is made
+    // anew takes a function and fails, too.
+    let mut is_shared = false;
     loop {
         let (lowered, weakest) = lower(
             graph,
@@ -201,12 +202,12 @@ fn compile_as_it_is(
             compiled.cost.log2_failure = log2_failure;
             return Ok(compiled);
         }
+        is_shared = !is_shared;
+        if is_shared {
+            continue;
+        }
         match lowered.group {
             Some(group) if group > 1 => limit = Some(group / 2),
-            _ if is_shared => {
-                is_shared = false;
-                limit = is_sum.then_some(rows);
-            }
             _ => {
                 let mut help = "allow more with `log2_failure`, or take another parameter set or narrower numbers".to_owned();
                 let results = format!(
