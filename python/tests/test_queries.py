@@ -305,6 +305,19 @@ def test_rows_of_the_greatest_keys_that_meet_a_condition(place: Any, data: dict[
     assert few.simulate(data)["dept"].tolist() == depts
 
 
+@pytest.mark.parametrize("params", ["tiny", "tiny-wopbs"])
+def test_numbers_of_every_width_go_along_with_a_key(params: str) -> None:
+    client = toroid.Client.generate(params)
+    columns = {"key": np.array([1, 0])} | {f"w{bits}": np.array([2**bits - 1, 2 ** (bits - 1)]) for bits in range(1, 11)}
+    types = {"key": (0, 1)} | {f"w{bits}": (0, 2**bits - 1) for bits in range(1, 11)}
+    with toroid.open() as drive:
+        drive.install(client.public_keys())
+        table = drive.upload("widths", client.encrypt(columns, types))
+        for name in [name for name in columns if name != "key"]:
+            found = client.decrypt(table.select("key", name).sort("key").run(log2_failure=-20))
+            assert found[name].tolist() == columns[name][::-1].tolist(), name
+
+
 def test_networks_sort() -> None:
     # A network that sorts all rows of zeros and ones sorts all rows.
     for rows in range(1, 10):

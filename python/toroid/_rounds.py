@@ -121,9 +121,11 @@ def _needed(rounds: Sequence[list[Pair]], first: Sequence[int]) -> list[list[Pai
     return needed[::-1]
 
 
-def single_bits(message_bits: int) -> int:
-    """The bits of a number that is compared as a whole: a difference has one more, and with wide messages fewer are read than a message has."""
-    return max(1, min(message_bits - 1, max(8, message_bits // 2 + 1)))
+def single_bits(message_bits: int, is_key: bool) -> int:
+    """The bits of a number that goes from round to round as a whole: the difference of two keys has one more, and that of other numbers is read with the
+    choice between them; with wide messages fewer are read than a message has."""
+    most = message_bits - 1 if is_key else message_bits - 2
+    return max(1, min(most, max(8, message_bits // 2 + 1)))
 
 
 @dataclass(frozen=True)
@@ -134,15 +136,15 @@ class Carried:
     layout: Layout
 
     @staticmethod
-    def of(low: int, high: int, message_bits: int) -> Carried:
+    def of(low: int, high: int, message_bits: int, is_key: bool) -> Carried:
         """One digit where the noise of results lets a drive read differences, or else digits of half a message, of which there are two at least."""
         if low == high:
             return Carried(low, Layout(0, 0, ()))
-        span = high - low
-        if span.bit_length() > single_bits(message_bits):
+        span, single = high - low, single_bits(message_bits, is_key)
+        if is_key and span.bit_length() > single:
             # In numbers of a whole message and more the compiler compares digit by digit.
             span = max(span, (1 << message_bits) - 1)
-        return Carried(low, Layout.of(0, span, max(1, message_bits - 1), max(1, message_bits // 2)))
+        return Carried(low, Layout.of(0, span, single, max(1, message_bits // 2)))
 
     @property
     def span(self) -> int:
@@ -662,21 +664,21 @@ class Words:
     stored: dict[int, str] = field(default_factory=dict)
     made: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def of_column(self, name: str) -> tuple[Carried, list[int]] | None:
+    def of_column(self, name: str, is_key: bool = False) -> tuple[Carried, list[int]] | None:
         """The words of a column as they are encrypted; none where they are encrypted in another way than rounds need."""
         layout = self.table.columns[name].layout
-        carried = Carried.of(min(layout.low, 0), layout.high, self.message_bits)
+        carried = Carried.of(min(layout.low, 0), layout.high, self.message_bits, is_key)
         if carried.low or carried.layout.digits != layout.digits:
             return None
         words = self._take(carried)
         self.stored.update(dict.fromkeys(words, name))
         return carried, words
 
-    def of_value(self, value: Value | int, numbers: Range | None = None) -> tuple[Carried, list[int]]:
+    def of_value(self, value: Value | int, numbers: Range | None = None, is_key: bool = False) -> tuple[Carried, list[int]]:
         """The words of a value of the graph, which becomes an output for each of them; those that all of some numbers need, if they are given."""
         known = self.graph.value(value)
         interval = numbers or known.interval
-        carried = Carried.of(interval.low, interval.high, self.message_bits)
+        carried = Carried.of(interval.low, interval.high, self.message_bits, is_key)
         words = self._take(carried)
         for word, digit in zip(words, carried.digits(self.graph, known) if words else (), strict=True):
             self.graph.output(f"w{word}", digit)
@@ -686,15 +688,15 @@ class Words:
     def of_key(self, value: Value | int, column: str | None, last: Value | None) -> tuple[Key, list[int]]:
         """The words of what is compared: of a value, or of the column that it is as a whole, if that serves; above all others where `last` is 1."""
         if last is None:
-            carried, words = (self.of_column(column) if column is not None else None) or self.of_value(value)
+            carried, words = (self.of_column(column, is_key=True) if column is not None else None) or self.of_value(value, is_key=True)
             return Key(carried, None), words
         known = self.graph.value(value)
         interval = known.interval
         span = interval.high - interval.low
         # Where one word has no room for both, the weight is a bit above all digits.
-        has_room = (2 * span + 1).bit_length() <= single_bits(self.message_bits)
+        has_room = (2 * span + 1).bit_length() <= single_bits(self.message_bits, is_key=True)
         weight = span + 1 if has_room else 1 << span.bit_length()
-        carried, words = self.of_value(known + last * weight, Range(interval.low, interval.low + 2 * weight - 1))
+        carried, words = self.of_value(known + last * weight, Range(interval.low, interval.low + 2 * weight - 1), is_key=True)
         return Key(carried, weight), words
 
     def _take(self, carried: Carried) -> list[int]:
