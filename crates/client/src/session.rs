@@ -225,6 +225,54 @@ impl SessionError {
     }
 }
 
+/// What a call puts, of which each key id's part must belong to one client key with what is stored there.
+struct Together {
+    put: BTreeMap<VrNumber, ScMetadata>,
+    /// Whether keys take the place of another client key's, since the caller wants that.
+    replaces: bool,
+}
+
+impl Together {
+    fn of(objects: &[Object<'_>], replaces: bool) -> Result<Together, SessionError> {
+        let mut put = BTreeMap::new();
+        for object in objects {
+            let sc = object.metadata();
+            if put.insert(sc.vr(), *sc).is_some() {
+                return Err(SessionError::Twice(sc.vr()));
+            }
+        }
+        Ok(Together { put, replaces })
+    }
+
+    fn check(&self, stored: &[BlobStat]) -> Result<(), SessionError> {
+        let mut tags: BTreeMap<u32, (KeyTagStart, VrNumber)> = BTreeMap::new();
+        for sc in objects_of(stored) {
+            let is_key = sc.vr().ty() == VrType::Key;
+            let counts = !self.put.contains_key(&sc.vr()) || is_key && !self.replaces;
+            if let Some(tag) = sc.key_tag().filter(|_| counts) {
+                tags.entry(sc.vr().key_id()).or_insert((tag, sc.vr()));
+            }
+        }
+        for (vr, sc) in &self.put {
+            if let Some(tag) = sc.key_tag() {
+                let (held, other) = *tags.entry(vr.key_id()).or_insert((tag, *vr));
+                if held != tag {
+                    return Err(SessionError::KeyTag { vr: *vr, other });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the drive states of objects that are stored.
+fn objects_of(blobs: &[BlobStat]) -> impl Iterator<Item = ScMetadata> {
+    blobs
+        .iter()
+        .filter(|blob| blob.written)
+        .filter_map(|blob| blob.sc)
+}
+
 /// A sample as it came from the drive.
 #[derive(Clone, Debug)]
 pub struct StoredSample {
@@ -499,7 +547,8 @@ impl Session {
         replaces: bool,
         progress: &Progress,
     ) -> Result<Vec<BlobStat>, SessionError> {
-        self.check_together(&objects, replaces)?;
+        let together = Together::of(&objects, replaces)?;
+        together.check(&self.store.list())?;
         objects.sort_by_key(|object| {
             let vr = object.metadata().vr();
             vr.ty() != VrType::Key || vr.data_id() != KeyKind::Bootstrapping.data_id()
@@ -521,7 +570,9 @@ impl Session {
                 entries.push((sc.vr(), entry));
             }
         }
-        let stats = self.store.commit_all(writers).await?;
+        // Another client's may have come meanwhile.
+        let check = move |stored: &[BlobStat]| together.check(stored);
+        let stats = self.store.commit_all_if(writers, check).await?;
         self.enter(entries)?;
         Ok(stats)
     }
@@ -534,34 +585,6 @@ impl Session {
         Ok(self.put(vec![object], progress).await?.remove(0))
     }
 
-    /// Checks that what will be stored for each key id belongs to one client key. A key takes the place of another client key's only where
-    /// that is what the caller wants.
-    fn check_together(&self, objects: &[Object<'_>], replaces: bool) -> Result<(), SessionError> {
-        let mut put = BTreeMap::new();
-        for object in objects {
-            let sc = object.metadata();
-            if put.insert(sc.vr(), *sc).is_some() {
-                return Err(SessionError::Twice(sc.vr()));
-            }
-        }
-        let mut tags: BTreeMap<u32, (KeyTagStart, VrNumber)> = BTreeMap::new();
-        for sc in self.stored() {
-            let counts = !put.contains_key(&sc.vr()) || sc.vr().ty() == VrType::Key && !replaces;
-            if let Some(tag) = sc.key_tag().filter(|_| counts) {
-                tags.entry(sc.vr().key_id()).or_insert((tag, sc.vr()));
-            }
-        }
-        for (vr, sc) in put {
-            if let Some(tag) = sc.key_tag() {
-                let (held, other) = *tags.entry(vr.key_id()).or_insert((tag, vr));
-                if held != tag {
-                    return Err(SessionError::KeyTag { vr, other });
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Checks that keys which come to a key id find no columns of another client key there.
     async fn check_columns(&self, objects: &[Object<'_>]) -> Result<(), SessionError> {
         let keys = objects.iter().map(Object::metadata);
@@ -572,10 +595,11 @@ impl Session {
             };
             let is_known = self
                 .stored()
+                .into_iter()
                 .filter(of_id)
                 .any(|stored| stored.key_tag() == tag);
             if let Some(tag) = tag.filter(|_| !is_known)
-                && let Some(name) = self.column_of_other_key(vr.key_id(), tag).await
+                && let Some(name) = self.column_of_other_key(vr.key_id(), tag).await?
             {
                 let source = ColumnError::OtherKey(vr);
                 return Err(SessionError::Column { name, source });
@@ -585,9 +609,8 @@ impl Session {
     }
 
     /// What the drive states of all objects that are stored.
-    fn stored(&self) -> impl Iterator<Item = ScMetadata> {
-        let blobs = self.store.list().into_iter();
-        blobs.filter(|blob| blob.written).filter_map(|blob| blob.sc)
+    fn stored(&self) -> Vec<ScMetadata> {
+        objects_of(&self.store.list()).collect()
     }
 
     /// Refuses to compute on a column of a key id that has keys of another client key.
@@ -597,7 +620,7 @@ impl Session {
         key_id: u32,
         tag: Option<KeyTagStart>,
     ) -> Result<(), ColumnError> {
-        let other = self.stored().find(|stored| {
+        let other = self.stored().into_iter().find(|stored| {
             let vr = stored.vr();
             let differs = |tag| stored.key_tag().is_some_and(|other| other != tag);
             vr.ty() == VrType::Key && vr.key_id() == key_id && tag.is_some_and(differs)

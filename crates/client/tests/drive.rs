@@ -3,20 +3,25 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
+use std::io::{Cursor, Read, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use futures::future::BoxFuture;
 use toroid_client::blob::BlobError;
 use toroid_client::columns::{ColumnError, EncryptedRows};
 use toroid_client::drive::{PUBLIC_KEY_FILES, create_image};
 use toroid_client::ledger::Ledger;
 use toroid_client::prelude::*;
+use toroid_client::session::Object;
 use toroid_drive::bridge::status::TRIGGER_SPLIT;
 use toroid_drive::image::{FormatOptions, MetadataMode};
-use toroid_isa::VrNumber;
+use toroid_isa::{KeyKind, VrNumber};
+use toroid_nvme::{Controller, ControllerInfo, Request, Response, Status, opcode};
 use toroid_tfhe::keys::KeyTag;
 use toroid_tfhe::seeded::KeyForm;
-use toroid_tfhe::serialize::{Header, Kind, ObjectWriter};
+use toroid_tfhe::serialize::{Header, Kind, ObjectReader, ObjectWriter};
 
 const ADD: &str = "
     .reg x = cor:1
@@ -67,9 +72,12 @@ fn an_image_keeps_what_was_put_and_computes_when_it_is_opened_again() {
 
 /// A public key of `client` in its file, as `toroid keys generate` writes it.
 fn write_key_file(folder: &Path, name: &str, kind: Kind, client: &ClientKey) {
+    write_key(File::create(folder.join(name)).unwrap(), kind, client);
+}
+
+fn write_key(to: impl Write, kind: Kind, client: &ClientKey) {
     let header = Header::new(kind, client.params(), *client.tag());
-    let file = File::create(folder.join(name)).unwrap();
-    let mut object = ObjectWriter::new(file, &header).unwrap();
+    let mut object = ObjectWriter::new(to, &header).unwrap();
     let mut rng = Csprng::from_os().unwrap();
     let (form, quiet) = (KeyForm::Seeded, Progress::none());
     let mut sink = |bytes: &[u8]| object.write(bytes);
@@ -443,4 +451,104 @@ fn of_columns_that_are_made_at_once_under_a_name_one_stays() {
     drive.wait(session.delete_column("x")).unwrap();
     assert!(session.store().list().is_empty());
     drive.close().unwrap();
+}
+
+/// The registers that something is stored for.
+fn registers(session: &Session) -> Vec<VrNumber> {
+    let blobs = session.store().list().into_iter();
+    blobs.filter_map(|blob| Some(blob.sc?.vr())).collect()
+}
+
+/// A drive that cannot read while `fails`.
+struct Unreadable {
+    controller: Arc<dyn Controller>,
+    fails: Arc<AtomicBool>,
+}
+
+impl Controller for Unreadable {
+    fn submit(&self, request: Request) -> BoxFuture<'_, Response> {
+        if request.sqe.opcode == opcode::READ && self.fails.load(Ordering::Relaxed) {
+            let status = Status::UNRECOVERED_READ_ERROR;
+            let failed = Response::failure(request.sqe.cid.get(), status, true);
+            return Box::pin(async { failed });
+        }
+        self.controller.submit(request)
+    }
+
+    fn info(&self) -> &ControllerInfo {
+        self.controller.info()
+    }
+}
+
+#[test]
+fn keys_come_to_no_key_id_whose_columns_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive.img");
+    Drive::create(&path, small(MetadataMode::SecondHalf)).unwrap();
+    let fails = Arc::new(AtomicBool::new(false));
+    let options = Drive::options().wrap({
+        let fails = fails.clone();
+        move |controller| {
+            let fails = fails.clone();
+            Arc::new(Unreadable { controller, fails }) as Arc<dyn Controller>
+        }
+    });
+    let drive = options.open(path.as_path()).unwrap();
+    let (client, other) = (client(), client());
+    let encoding = Encoding::new(4, false).unwrap();
+    let quiet = Progress::none();
+    let rows = EncryptedRows::encrypt(&client, encoding, &[1, 2, 3], &quiet).unwrap();
+    let session = drive.session();
+    drive
+        .wait(session.create_column("c", 0, &rows, &quiet))
+        .unwrap();
+    for unreadable in [true, false] {
+        fails.store(unreadable, Ordering::Relaxed);
+        let refused = drive.put_keys(&other).unwrap_err().to_string();
+        fails.store(false, Ordering::Relaxed);
+        assert_eq!(refused.contains("column c"), !unreadable, "{refused}");
+        assert!(registers(session).is_empty());
+    }
+    drive.put_keys(&client).unwrap();
+}
+
+/// A reader that does something before it gives its last byte.
+struct Interrupted<F>(Cursor<Vec<u8>>, Option<F>);
+
+impl<F: FnOnce()> Read for Interrupted<F> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let rest = self.0.get_ref().len() as u64 - self.0.position();
+        if rest <= into.len() as u64
+            && let Some(act) = self.1.take()
+        {
+            act();
+        }
+        self.0.read(into)
+    }
+}
+
+#[test]
+fn keys_of_another_client_that_come_during_an_upload_end_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive.img");
+    let drive = Drive::create(&path, small(MetadataMode::SecondHalf)).unwrap();
+    let (client, other) = (client(), client());
+    let quiet = Progress::none();
+    let mut file = Vec::new();
+    write_key(&mut file, Kind::SeededBootstrappingKey, &client);
+    let session = drive.session();
+    let switching = Object::generated_key(0, &other, KeyKind::KeySwitching).unwrap();
+    let meanwhile = || {
+        let put = || drive.wait(session.put(vec![switching], &quiet));
+        let put = std::thread::scope(|scope| scope.spawn(put).join().unwrap());
+        assert_eq!(put.unwrap().len(), 1);
+    };
+    let reader = ObjectReader::new(Interrupted(Cursor::new(file), Some(meanwhile))).unwrap();
+    let key = Object::key(0, reader).unwrap();
+    let refused = drive.wait(session.put(vec![key], &quiet)).unwrap_err();
+    assert!(matches!(refused, SessionError::KeyTag { .. }), "{refused}");
+    assert_eq!(
+        registers(session),
+        [VrNumber::key(0, KeyKind::KeySwitching).unwrap()]
+    );
 }

@@ -409,7 +409,13 @@ fn a_written_sample_is_computed_with() {
                 "key:0:1", "key:0:2", "tv:0:0", "prg:0:0", "cor:0:1", "cow:0:2"
             ]
         );
-        place.ok("delete d.img cow:0:2 prg:0:0");
+        // All or none of them, each once.
+        place.fails(
+            1,
+            "delete d.img cow:0:2 cor:0:77",
+            &["nothing is stored for cor:0:77"],
+        );
+        place.ok("delete d.img cow:0:2 prg:0:0 cow:0:2");
         assert_eq!(
             place.registers("d.img"),
             ["key:0:1", "key:0:2", "tv:0:0", "cor:0:1"]

@@ -333,7 +333,7 @@ fn rows_are_appended_and_replaced() {
     assert_eq!(text.lines().count(), 3003);
     let words: &[&str] = &["column y", "no such column"];
     place.fails(1, "column delete d.img x y", words);
-    place.ok("column delete d.img x");
+    place.ok("column delete d.img x x");
     place.fails(1, "column get d.img x", &["column x", "no such column"]);
 }
 

@@ -154,16 +154,16 @@ pub(super) fn drive_may_replace(sc: Option<&ScMetadata>) -> bool {
 
 /// Starts `future` at once and runs it to its end even if the caller goes away meanwhile: a command in progress must never
 /// meet clusters or pages that have found another owner.
-pub(super) fn to_the_end<T: Send + 'static>(
-    future: impl Future<Output = Result<T, BlobError>> + Send + 'static,
-) -> impl Future<Output = Result<T, BlobError>> + Send + 'static {
+pub(super) fn to_the_end<T: Send + 'static, E: From<BlobError> + Send + 'static>(
+    future: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> impl Future<Output = Result<T, E>> + Send + 'static {
     let task = tokio::spawn(future);
     async move {
         match task.await {
             Ok(result) => result,
             Err(e) => match e.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Err(BlobError::Cancelled),
+                Err(_) => Err(BlobError::Cancelled.into()),
             },
         }
     }
@@ -263,6 +263,11 @@ impl Inner {
             .get(&id)
             .cloned()
             .ok_or(BlobError::NoSuchBlob(id))
+    }
+
+    fn list(&self) -> Vec<BlobStat> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.values().map(|version| version.stat()).collect()
     }
 
     /// Fails with [`BlobError::NameTaken`] where a blob of this name has content.
@@ -479,7 +484,17 @@ impl Inner {
         &self,
         contents: Vec<(Target, Content)>,
     ) -> Result<Vec<BlobStat>, BlobError> {
+        self.commit_contents_if(contents, |_| Ok(())).await
+    }
+
+    /// The same if a check of all blobs as they are then allows it: no other commit comes between.
+    async fn commit_contents_if<E: From<BlobError>>(
+        &self,
+        contents: Vec<(Target, Content)>,
+        check: impl FnOnce(&[BlobStat]) -> Result<(), E>,
+    ) -> Result<Vec<BlobStat>, E> {
         let mut pages = self.pages.lock().await;
+        check(&self.list())?;
         let first = pages.sequence()?;
         let mut versions = Vec::with_capacity(contents.len());
         for (sequence, (target, content)) in (first..).zip(contents) {
@@ -511,7 +526,7 @@ impl Inner {
                 pages: Vec::new(),
             });
         }
-        self.commit(&mut pages, versions).await
+        Ok(self.commit(&mut pages, versions).await?)
     }
 
     /// Puts versions, which have consecutive sequence numbers and no pages yet, in place of their blobs' current ones: all or none.
@@ -796,6 +811,15 @@ impl BlobStore {
     ///
     /// Fails as [`BlobWriter::commit`] does.
     pub async fn commit_all(&self, writers: Vec<BlobWriter>) -> Result<Vec<BlobStat>, BlobError> {
+        self.commit_all_if(writers, |_| Ok(())).await
+    }
+
+    /// The same if a check of all blobs, as they are when no other commit can come before this one, allows it.
+    pub(crate) async fn commit_all_if<E: From<BlobError> + Send + 'static>(
+        &self,
+        writers: Vec<BlobWriter>,
+        check: impl FnOnce(&[BlobStat]) -> Result<(), E> + Send + 'static,
+    ) -> Result<Vec<BlobStat>, E> {
         let mut contents = Vec::with_capacity(writers.len());
         for writer in writers {
             contents.push(writer.finish().await?);
@@ -803,7 +827,7 @@ impl BlobStore {
         let inner = self.inner.clone();
         to_the_end(async move {
             inner.flush().await?;
-            inner.commit_contents(contents).await
+            inner.commit_contents_if(contents, check).await
         })
         .await
     }
@@ -899,9 +923,7 @@ impl BlobStore {
 
     /// All blobs, in the order of their creation.
     pub fn list(&self) -> Vec<BlobStat> {
-        let table = self.inner.table.read();
-        let table = table.unwrap_or_else(PoisonError::into_inner);
-        table.values().map(|v| v.stat()).collect()
+        self.inner.list()
     }
 
     /// What the store knows of a blob.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use toroid_drive::bridge::status::{NO_ROOM, PART_ORDER, PROGRAM_IN_USE};
+use toroid_drive::computational::MAX_PROGRAMS;
 use toroid_drive::computational::request::{self, MemoryRange};
-use toroid_drive::computational::{MAX_PROGRAMS, MAX_RANGES};
 use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{Program, VrNumber};
 use toroid_nvme::admin::csi;
@@ -25,11 +25,43 @@ pub(super) struct Executor {
     runs: Runs,
     /// The index that is held, and the program that is loaded there and active.
     held: Option<(Index, Vec<u8>)>,
-    /// Bytes of the part of the memory.
-    len: u64,
+    limits: Limits,
     /// The column that the run makes.
     output: String,
     name: VrNumber,
+}
+
+/// What a run on a drive has.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// Bytes of memory for inputs and result.
+    pub(super) bytes: u64,
+    /// Most memory ranges, that of the result among them.
+    ranges: usize,
+}
+
+impl Limits {
+    /// Those of the namespaces for programs and for memory.
+    async fn of(
+        controller: &dyn Controller,
+        (programs, memory): (u32, u32),
+    ) -> Result<Limits, SessionError> {
+        let data = identified(controller, request::identify_programs(programs)).await?;
+        let ranges = data.get(6).copied().unwrap_or_default().into();
+        let data = identified(controller, request::identify_memory(memory)).await?;
+        let bytes = data.first_chunk().copied().unwrap_or_default();
+        let bytes = u64::from_le_bytes(bytes) / MAX_PROGRAMS as u64 / 4096 * 4096;
+        Ok(Limits { bytes, ranges })
+    }
+
+    /// Refuses more inputs than there are memory ranges beside that of the result.
+    pub(super) fn check_inputs(&self, count: usize) -> Result<(), ColumnError> {
+        let most = self.ranges.saturating_sub(1);
+        if count > most {
+            return Err(mismatch("the number of inputs", most, count));
+        }
+        Ok(())
+    }
 }
 
 fn failed(error: NvmeError) -> SessionError {
@@ -54,14 +86,14 @@ impl Executor {
         let Some((programs, memory)) = namespaces(&*controller) else {
             return Err(of(output)(ColumnError::NoPrograms));
         };
-        let len = bytes_of_a_run(&*controller, memory).await?;
+        let limits = Limits::of(&*controller, (programs, memory)).await?;
         let mut executor = Executor {
             controller,
             programs,
             memory,
             runs,
             held: None,
-            len,
+            limits,
             output: output.to_owned(),
             name,
         };
@@ -69,26 +101,19 @@ impl Executor {
         Ok(executor)
     }
 
-    /// Bytes of memory that inputs and result of a run on this drive have; nothing where it runs no programs on columns.
-    pub(super) async fn room_on(controller: &dyn Controller) -> Result<Option<u64>, SessionError> {
+    /// What a run on this drive has; nothing where it runs no programs on columns.
+    pub(super) async fn limits_on(
+        controller: &dyn Controller,
+    ) -> Result<Option<Limits>, SessionError> {
         Ok(match namespaces(controller) {
-            Some((_, memory)) => Some(bytes_of_a_run(controller, memory).await?),
+            Some(found) => Some(Limits::of(controller, found).await?),
             None => None,
         })
     }
 
     /// Bytes of memory for inputs and result of a run.
     pub(super) fn room(&self) -> u64 {
-        self.len
-    }
-
-    /// Refuses more inputs than a run has memory ranges for, beside that of its result.
-    pub(super) fn check_inputs(count: usize) -> Result<(), ColumnError> {
-        let most = MAX_RANGES - 1;
-        if count > most {
-            return Err(mismatch("the number of inputs", most, count));
-        }
-        Ok(())
+        self.limits.bytes
     }
 
     async fn admin(&self, request: Request) -> Result<(), SessionError> {
@@ -255,12 +280,17 @@ impl Executor {
         inputs: &[(ScMetadata, &[u8])],
     ) -> Result<Option<(ScMetadata, Vec<u8>)>, SessionError> {
         let of_inputs = Executor::object_bytes(inputs);
-        let Some(room) = self.len.checked_sub(of_inputs).filter(|room| *room >= 4096) else {
+        let Some(room) = self
+            .limits
+            .bytes
+            .checked_sub(of_inputs)
+            .filter(|room| *room >= 4096)
+        else {
             return Ok(None);
         };
         let index = self.load(program).await?;
         let mut ranges = Vec::with_capacity(inputs.len() + 1);
-        let mut at = u64::from(index) * self.len;
+        let mut at = u64::from(index) * self.limits.bytes;
         for (sc, object) in inputs {
             let mut bytes = sc.to_bytes().to_vec();
             bytes.extend_from_slice(object);
@@ -311,10 +341,10 @@ fn namespaces(controller: &dyn Controller) -> Option<(u32, u32)> {
     Some((namespace(csi::PROGRAMS)?, namespace(csi::MEMORY)?))
 }
 
-/// Bytes of a memory namespace that a run has.
-async fn bytes_of_a_run(controller: &dyn Controller, nsid: u32) -> Result<u64, SessionError> {
-    let identify = request::identify_memory(nsid);
+async fn identified(
+    controller: &dyn Controller,
+    identify: Request,
+) -> Result<Vec<u8>, SessionError> {
     let response = execute_admin(controller, identify).await.map_err(failed)?;
-    let bytes = response.data.first_chunk().copied().unwrap_or_default();
-    Ok(u64::from_le_bytes(bytes) / MAX_PROGRAMS as u64 / 4096 * 4096)
+    Ok(response.data)
 }

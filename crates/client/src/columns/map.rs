@@ -650,11 +650,15 @@ impl Session {
             None if facts.bootstraps > 0 => UNIT_ROWS,
             None => rows,
         };
+        let limits = Executor::limits_on(&*self.store().controller()).await?;
+        if let Some(limits) = &limits {
+            let checked = limits.check_inputs(inputs.len());
+            checked.map_err(of(request.output))?;
+        }
         let mut unit = rows;
         if shape.is_divisible() {
             unit = unit_of(params, wanted, step, rows);
-            let room = Executor::room_on(&*self.store().controller()).await?;
-            while room.is_some_and(|room| bytes_of_unit(&inputs, shape, unit) > room) {
+            while limits.is_some_and(|limits| bytes_of_unit(&inputs, shape, unit) > limits.bytes) {
                 let smaller = unit_of(params, unit / 2, step, rows);
                 if smaller >= unit {
                     break;
@@ -874,7 +878,6 @@ impl Session {
             let rows = done..total.min(done.saturating_add(unit));
             let inputs = job.read(&rows, progress).await?;
             let inputs: Vec<_> = inputs.iter().map(|(vr, rows)| (*vr, rows)).collect();
-            Executor::check_inputs(inputs.len()).map_err(of(name))?;
             let Some(result) = executor.run(program, &inputs).await? else {
                 let smaller = unit_of(job.params, unit / 2, job.step, total);
                 if job.shape.is_divisible() && smaller < unit {

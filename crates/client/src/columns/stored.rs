@@ -384,6 +384,14 @@ impl Session {
     /// [`ColumnError::Missing`], [`ColumnError::Damaged`], [`ColumnError::Untrusted`] for another column than the ledger expects, where
     /// there is one, those of the store.
     pub async fn column(&self, name: &str) -> Result<StoredColumn, SessionError> {
+        let column = self.column_as_stored(name).await?;
+        let head = &column.head;
+        self.check_column(name, head.bound.as_ref(), &head.described()?)?;
+        Ok(column)
+    }
+
+    /// The same, whatever the ledger says of it.
+    async fn column_as_stored(&self, name: &str) -> Result<StoredColumn, SessionError> {
         let blob = self.find_column(name)?;
         let reader = self.store().reader(blob.id)?;
         // The reader's version counts from here on.
@@ -406,7 +414,6 @@ impl Session {
             bytes = reader.read_at(0, most as usize).await?;
         }
         let head = Head::from_bytes(&bytes).map_err(of(name))?;
-        self.check_column(name, head.bound.as_ref(), &head.described()?)?;
         Ok(StoredColumn {
             name: name.to_owned(),
             head,
@@ -432,33 +439,41 @@ impl Session {
         columns
     }
 
-    /// A column of a key id that belongs to another client key than what has this tag.
+    /// A column of a key id that belongs to another client key than what has this tag. Its own statement counts, whatever a ledger says of it.
+    ///
+    /// # Errors
+    /// Those of a column that cannot be read, but for one that is damaged or gone: nobody computes with such a one.
     pub(crate) async fn column_of_other_key(
         &self,
         key_id: u32,
         tag: KeyTagStart,
-    ) -> Option<String> {
+    ) -> Result<Option<String>, SessionError> {
         for blob in self.store().list() {
             let Some(name) = blob.name.strip_prefix(PREFIX).filter(|_| blob.written) else {
                 continue;
             };
-            // Nobody computes with one that cannot be read.
-            let of_column = match self.ring_column(name).await {
-                Ok(Some(column)) => Some(column.key()),
-                Ok(None) => {
-                    let column = self.column(name).await.ok();
-                    column.map(|column| (column.head.key_id, column.head.facts.tag))
+            match self.key_of_column(name).await {
+                Ok((id, Some(other))) if id == key_id && other != tag => {
+                    return Ok(Some(name.to_owned()));
                 }
-                Err(_) => None,
-            };
-            if let Some((id, Some(other))) = of_column
-                && id == key_id
-                && other != tag
-            {
-                return Some(name.to_owned());
+                Ok(_) => {}
+                Err(SessionError::Column {
+                    source: ColumnError::Missing | ColumnError::Damaged(_),
+                    ..
+                }) => {}
+                Err(error) => return Err(error),
             }
         }
-        None
+        Ok(None)
+    }
+
+    /// The key id of a column, and the start of its client key's tag where it states one.
+    async fn key_of_column(&self, name: &str) -> Result<(u32, Option<KeyTagStart>), SessionError> {
+        if let Some(column) = self.ring_column_as_stored(name).await? {
+            return Ok(column.key());
+        }
+        let head = self.column_as_stored(name).await?.head;
+        Ok((head.key_id, head.facts.tag))
     }
 
     /// Makes a column of rows, for the keys of a key id.

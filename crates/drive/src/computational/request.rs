@@ -165,9 +165,19 @@ pub fn read_memory(range: MemoryRange) -> Request {
 /// Identify Namespace of a memory namespace (an admin command), whose first 8 bytes are its size.
 #[must_use]
 pub fn identify_memory(nsid: u32) -> Request {
+    identify(nsid, csi::MEMORY)
+}
+
+/// Identify Namespace of a namespace for programs (an admin command), whose byte 6 is how many memory ranges a set of them has at most.
+#[must_use]
+pub fn identify_programs(nsid: u32) -> Request {
+    identify(nsid, csi::PROGRAMS)
+}
+
+fn identify(nsid: u32, set: u8) -> Request {
     let words = [
         u32::from(cns::NAMESPACE_OF_SET),
-        u32::from(csi::MEMORY) << 24,
+        u32::from(set) << 24,
         0,
         0,
         0,

@@ -1,6 +1,7 @@
 //! `toroid column` and `toroid map`: columns of numbers on a drive, and programs over them. `column run`, `pack` and `unpack` are for columns that
 //! are the objects of registers.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Read;
 use std::ops::Range;
@@ -849,16 +850,18 @@ fn wait<T>(
 
 fn delete(args: &DeleteArgs, output: &Output) -> anyhow::Result<()> {
     let opened = args.drive.open_with(args.ledger.open(output)?)?;
+    let names: BTreeSet<&str> = args.names.iter().map(String::as_str).collect();
     // All of them or, where a name is mistyped, none.
-    for name in &args.names {
+    for name in &names {
         opened.session().find_column(name)?;
     }
-    for name in &args.names {
+    for name in &names {
         wait(&opened, opened.session().delete_column(name))?;
     }
     opened.close()?;
-    output.result(&json!({ "deleted": args.names }), || {
-        format!("deleted {}", args.names.join(", "))
+    let names = Vec::from_iter(names);
+    output.result(&json!({ "deleted": names }), || {
+        format!("deleted {}", names.join(", "))
     })
 }
 

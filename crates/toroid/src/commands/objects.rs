@@ -1,5 +1,6 @@
 //! `toroid put` and `toroid get`.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -324,11 +325,19 @@ fn objects_of(
 /// Runs `toroid delete`.
 pub fn delete(args: &DeleteArgs, output: &Output) -> anyhow::Result<()> {
     let opened = args.drive.open_with(args.ledger.open(output)?)?;
-    for register in &args.registers {
+    let registers: BTreeSet<VrNumber> = args.registers.iter().copied().collect();
+    // All of them or, where a number is mistyped, none.
+    for register in &registers {
+        let session = opened.session();
+        session
+            .find(*register)
+            .ok_or(SessionError::Missing(*register))?;
+    }
+    for register in &registers {
         opened.wait(opened.session().delete(*register))?;
     }
     opened.close()?;
-    let names: Vec<String> = args.registers.iter().map(ToString::to_string).collect();
+    let names: Vec<String> = registers.iter().map(ToString::to_string).collect();
     output.result(&json!({ "deleted": names }), || {
         format!("deleted {}", names.join(", "))
     })

@@ -155,7 +155,10 @@ impl Session {
         };
         self.check_column_key(first.key_id(), column.head.facts.tag)
             .map_err(of(&column.name))?;
-        Executor::check_inputs(inputs.len()).map_err(of(request.output))?;
+        if let Some(limits) = Executor::limits_on(&*self.store().controller()).await? {
+            let checked = limits.check_inputs(inputs.len());
+            checked.map_err(of(request.output))?;
+        }
         if let Some(name) = samples {
             let (ring, found) = ("a ring column like the others", "a column of samples");
             return Err(of(name)(mismatch("its form", ring, found)));
