@@ -281,7 +281,8 @@ def test_programs_and_tables_are_pickled_by_name_or_by_what_they_compute(place: 
         return {"sum": double(x) + y}
 
     found = pickle.loads(pickle.dumps(sums))
-    assert copy.deepcopy(sums) is sums
+    assert copy.copy(sums) is copy.deepcopy(sums) is sums
+    assert copy.copy(double) is copy.deepcopy(double) is double
     x, y = np.arange(16), np.arange(16)[::-1].copy()
     assert found.text == sums.text
     assert found.simulate(x, y)["sum"].tolist() == (2 * x + y).tolist()

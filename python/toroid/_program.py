@@ -158,6 +158,9 @@ class Table:
     def __reduce__(self) -> str | tuple[Callable[..., Table], tuple[Any, ...]]:
         return _name_of(self) or (Table._of_entries, (self.__name__, self._ranges, self._out, self.entries))
 
+    def __copy__(self) -> Table:
+        return self
+
     def __deepcopy__(self, _memo: object) -> Table:
         return self
 
@@ -557,6 +560,9 @@ class Program(GraphProgram):
 
     def __reduce__(self) -> str | tuple[type[GraphProgram], tuple[Any, ...]]:
         return _name_of(self) or (GraphProgram, (self._text, self._ranges, self._outputs, self._where))
+
+    def __copy__(self) -> Program:
+        return self
 
     def __deepcopy__(self, _memo: object) -> Program:
         return self
