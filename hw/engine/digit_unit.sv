@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // A signed digit of a word (DECOMP), modulo p = 2^64 - 2^32 + 1.
 //
 // The word is brought to the torus in units of 2^-64, and half of every digit's range is added, which turns balanced digits into plain bit

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // The secure computing engine: runs TFHE instructions on ciphertexts and keys in main memory, bit for bit as the exact path of `toroid-tfhe`.
 //
 // Two circuits of LANES/2 integrated butterflies work in lockstep, one on each polynomial of a TRLWE sample (k = 1). A beat of main memory is LANES

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // One of the engine's two circuits: four slots of N words, LANES/2 integrated butterflies, and what brings their operands together. It works on
 // one polynomial of a TRLWE sample, or on half of the rows of a TLWE sample.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // Turns operations into beats for the circuits, one per cycle: transforms by `ntt_schedule`, vector operations row by row as their operands from
 // memory are there.
 //

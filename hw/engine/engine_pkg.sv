@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // Types and constants of the computing engine: what its sequencer asks of its two circuits.
 //
 // A circuit holds four slots of N words. Vector operations run over rows of VECTOR = LANES/2 words: row r of a slot holds its words

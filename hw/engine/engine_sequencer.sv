@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // The central processor: runs commands as operations on the circuits, and does what is scalar: modulus switch, digits of the key switch.
 //
 // Commands are 128 bits: bits 7:0 the opcode (Table 4 of the platform paper: RETURN, MOVE, PUSH, POP, BOOTSTRAP, HOM_ADD, HOM_SUB,

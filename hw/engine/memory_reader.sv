@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // Data mover from main memory: reads descriptors' beats in order, ahead of their use, into a buffer.
 //
 // PORTS AXI4 ports of WIDTH bits stand side by side: a beat of the stream is one beat of each port, all at the same address. A descriptor

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // Data mover to main memory: writes descriptors' beats in order. The stream is PORTS AXI4 ports of WIDTH bits side by side, as in `memory_reader`.
 //
 // PORTS: 1 or more. WIDTH: 32 to 1024, a power of two. DEPTH: 2 or more, beats that wait for memory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // Turns a polynomial by X^a, row by row: word x of the result's row is word x - shift of the row read with it, or, where that is negative, word
 // x - shift + 2^LOG_LANES of the row read before it; with that row's sign.
 //

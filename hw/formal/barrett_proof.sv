@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // barrett_mul: the error of its estimate stays below 3 q, and the last subtractions reduce every x < 3 q.
 //
 // With e the estimate and f the fraction that it drops, (x - e * q) * 2^(n + 1) =

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // The sums of butterfly_solinas, put together as there, between what solinas_shift_proof, solinas_carry_proof and mod_half_proof say.
 // If words are within the bound of solinas_carry, then in both directions
 // - the product is below 2^(2 I), as solinas_shift wants it;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // elastic_exchange: a word of beat c and lane l of a group of N2 beats comes LANES - 1 cycles later in the beat and the
 // lane whose numbers have bit n of the beat and bit LOG_LANES - 1 - n of the lane exchanged, for the bits below log2(N2),
 // whatever the registers held before and whatever groups of any N2 or cycles without a group lie around it. With its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // elastic_turn and elastic_row: the beats that a read takes words of are those of its transform that are j modulo N2, and
 // each of them goes to the lane by which it was turned. So no two of them are in one bank, whatever lane is read, and
 // the reads of a transform take every word once.

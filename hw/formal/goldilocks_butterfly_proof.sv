@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // The outputs of the Goldilocks butterfly, reduced once, are those of mod_add and mod_sub on reduced words.
 module goldilocks_butterfly_proof (
     input logic [63:0] a_i,

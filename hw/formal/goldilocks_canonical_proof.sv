@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // goldilocks_canonical: for t in its range, r is in [0, q) and t - r is a multiple of q.
 //
 // HIGH_USED  what the unit is given; other than HIGH in self-tests only

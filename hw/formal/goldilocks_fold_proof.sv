@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // goldilocks_fold: for x = h1 * 2^96 + h0 * 2^64 + l, t + h1 + h0 = l + h0 * 2^32 and -2^(WIDTH - 96) < t < 2 q.
 //
 // So x - t = h1 * (2^96 + 1) + h0 * q, and 2^96 + 1 = q * (2^32 + 1).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // mod_add and mod_sub: for a and b in [0, Q), the result is in [0, Q) and differs from the sum or difference by 0 or Q.
 //
 // Q_USED  the modulus that the units are given; other than Q in self-tests only

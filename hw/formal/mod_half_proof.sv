@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // mod_half: for odd q, 2 h = x or 2 h = x + q, and for x < b, h < (b + q) / 2.
 //
 // ODD  0 lets q be even, in self-tests only

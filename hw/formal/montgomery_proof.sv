@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // montgomery_mul, step by step, for q = h * 2^WORD + 1. Step n: for x up to its bound and a product p = m * h,
 // r * 2^WORD = x + m * q, and r is within the bound of step n + 1. The product itself is free: any p up to the largest.
 // The last bound is below 2 q, for which the last subtraction is proved.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // montgomery_wide_inverse and montgomery_wide_step, step by step, for any q = h * 2^WORD + 1 below 2^WIDTH. Step n: for x
 // up to its bound and a product m * h whose lower bits are right and whose upper bits are free, r * 2^STEP = x + m * q,
 // and r fits its width. That m clears the lower bits of x is what makes the division exact. For x < bound(q, n) and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // rader_streams: in beat r of a transform, ring register b is (COLUMNS r + b) modulo WORDS, of what enters and of what
 // leaves. With its registers: whatever they hold, this is so behind a reset, and remains so behind a cycle.
 //

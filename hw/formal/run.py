@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """Prove the arithmetic of hw/lib, and sums and addresses of cores beside it, with two solvers.
 
 Each proof is a module that instantiates a unit and asserts its specification, combinational once the unit's registers, if

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // sdf_sums, both outputs, between what twiddle_mul_proof and solinas_carry_proof say.
 // SOLINAS: if a stored word is within the bound of solinas_carry and a term is above -2^(I + 1), then
 // - the word is the stored one, or its sum with the term, as solinas_carry reduces it exactly, and within the bound again;

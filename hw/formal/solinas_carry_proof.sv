@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // solinas_carry: for v = k * 2^I + l in [-2^(I + 1), 2^(I + 2)), r = v - k * q, or v - k * q + q where k is negative, and r is
 // within the bounds that its header states.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // solinas_reduce, step by step. Step n: for x = h * 2^I + l up to its bound, r + h = l + h * 2^J, that is r = x - h * q, and
 // r is within the bound of step n + 1. The last subtractions: for x up to the last bound, r is in [0, q) and x - r a multiple of q.
 //

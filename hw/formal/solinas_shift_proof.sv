@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // solinas_shift: for any x < 2^(2 I) = h * 2^(I + J) + m * 2^J + l, x = t * 2^J + {h, l} * q exactly, and t is in (-2^I, 2^(I + 1)).
 //
 // J_USED  the exponent that the unit is given; other than J in self-tests only

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // twiddle_mul modulo 2^I - 2^J + 1, the product of integers in one tile: whatever that is below 2^(2 I), what leaves is exactly
 // what solinas_shift makes of it with the sign of the twiddle, and above -2^(I + 1) if that is above -2^I (solinas_shift_proof).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // barrett_mul: p = a * b modulo Q, one product a cycle, for any Q.
 //
 // With 2^(n - 1) < Q < 2^n, mu = floor(2^(2 n) / Q), x = a * b and e = floor(floor(x / 2^(n - 1)) * mu / 2^(n + 1)),

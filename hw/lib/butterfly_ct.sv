@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // butterfly_ct: the Cooley-Tukey butterfly, one per cycle.
 //
 // a' = a + b * w    b' = a - b * w

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // butterfly_gs: the Gentleman-Sande butterfly, one per cycle.
 //
 // a' = a + b        b' = (a - b) * w

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // butterfly_integrated: both butterflies of an NTT from one multiplier, one butterfly a cycle.
 //
 // inverse_i = 0 (Cooley-Tukey):     a' = a + b * w    b' = a - b * w

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // butterfly_montgomery: the butterfly of one direction on canonical words, one per cycle, for any q = 1 modulo 2^WORD,
 // which may change from cycle to cycle; or, with Barrett's reduction in place of Montgomery's, for one modulus.
 //

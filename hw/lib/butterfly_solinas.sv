@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // butterfly_solinas: the butterfly of one direction modulo q = 2^I - 2^J + 1, one per cycle, on words that are not
 // reduced between butterflies.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // delay: WIDTH bits, CYCLES clock cycles later. No reset, so that tools map long delays to shift-register LUTs.
 //
 // WIDTH  >= 1

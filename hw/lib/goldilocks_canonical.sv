@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // goldilocks_canonical: r = t modulo q = 2^64 - 2^32 + 1, for t > LOW * q (t > -2^34 where LOW = 0) and
 // t < HIGH * q + 2^34; combinational.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // goldilocks_fold: a product modulo q = 2^64 - 2^32 + 1, all but the last subtractions.
 //
 // 2^64 = 2^32 - 1 and 2^96 = -1 modulo q: x = h1 * 2^96 + h0 * 2^64 + l becomes t = l + h0 * (2^32 - 1) - h1, congruent to

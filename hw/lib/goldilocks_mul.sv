@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // goldilocks_mul: p = a * b modulo q = 2^64 - 2^32 + 1, one product a cycle.
 //
 // TILE_A, TILE_B  tiles of the multiplier (see mul_tiles): 24 x 17 takes 12 DSP48

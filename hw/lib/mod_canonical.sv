@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // mod_canonical: r = x modulo q, for x < (MULTIPLES + 1) * q, by as many subtractions; combinational.
 //
 // WIDTH      width of q, 1 to 64

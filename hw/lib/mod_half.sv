@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // mod_half: h = x / 2 modulo an odd q; combinational. For x below b, h is below (b + q) / 2.
 //
 // WIDTH  1 to 65

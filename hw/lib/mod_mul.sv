@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // mod_mul: p = a * b modulo Q, one product a cycle, by the reduction that KIND names.
 //
 // KIND            MOD_GOLDILOCKS  Q = 2^64 - 2^32 + 1 (goldilocks_mul)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // mod_sub: d = a - b modulo q, for a and b in [0, q); combinational.
 //
 // WIDTH  1 to 64

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // montgomery_column: COUNT products a * b / R modulo the same q, one set a cycle, for any odd q = 1 modulo 2^WORD,
 // which may change from cycle to cycle.
 //

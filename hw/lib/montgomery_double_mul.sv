@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // montgomery_double_mul: p = a * b / R modulo a fixed q = 1 modulo 2^WORD, one product a cycle.
 //
 // R = 2^(2 * WORD * ceil(WIDTH / (2 * WORD))). As montgomery_mul, but each step clears two words (see

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // montgomery_lane: one multiplier of a montgomery_column, p = a * b / R modulo q.
 //
 // WIDTH, WORD, TILE_A, TILE_B  see montgomery_column

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // montgomery_mul: p = a * b / R modulo q, one product a cycle, for any odd q = 1 modulo 2^WORD, as every prime of an
 // NTT.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // montgomery_step: one word of Montgomery's reduction for q = h * 2^WORD + 1; combinational but for its product.
 //
 // -q^-1 = -1 modulo 2^WORD, so the multiple of q that clears the low word of x is m = -x modulo 2^WORD, without a

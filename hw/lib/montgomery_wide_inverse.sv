@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // montgomery_wide_inverse: g with -1 / q = g * 2^WORD - 1 modulo 2^STEP, for q = h * 2^WORD + 1; combinational.
 //
 // 1 / q = 1 - 2^WORD * h + 2^(2 WORD) * h^2 - ..., so g = h - 2^WORD * h^2 modulo 2^(STEP - WORD), where no more than

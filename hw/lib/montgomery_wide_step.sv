@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // montgomery_wide_step: a step of Montgomery's reduction by more bits than WORD for q = h * 2^WORD + 1; combinational
 // but for its two products.
 //

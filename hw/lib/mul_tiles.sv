@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // mul_tiles: p = a * b + ADDEND, one product a cycle, from tiles that fit the multipliers of an FPGA.
 //
 // Row r multiplies tile r of a by every tile of b; the products of a row run through one accumulating chain, which

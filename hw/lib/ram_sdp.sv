@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // ram_sdp: a memory with one write port and one read port.
 //
 // A read of the address that is written in the same cycle returns an undefined word.

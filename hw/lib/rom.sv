@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // rom: a memory whose words are read from a file of hexadecimal numbers ($readmemh).
 //
 // WIDTH            bits of a word, >= 1

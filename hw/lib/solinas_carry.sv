@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // solinas_carry: r = v modulo q = 2^I - 2^J + 1, in [0, 2^(I + 1)), by one addition; combinational.
 //
 // v = k * 2^I + l becomes r = l + k * (2^J - 1), plus q where k is negative. The second operand is a function of the

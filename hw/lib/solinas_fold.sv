@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // solinas_fold: one step of the reduction modulo q = 2^I - 2^J + 1; combinational.
 //
 // 2^I = 2^J - 1 modulo q: x = h * 2^I + l becomes r = l + h * 2^J - h, which is x - h * q.

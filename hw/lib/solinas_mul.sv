@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // solinas_mul: p = a * b modulo q = 2^I - 2^J + 1, one product a cycle.
 //
 // I, J            exponents, 0 < J < I, 3 <= I <= 64; the wider I - J, the fewer steps (see solinas_reduce)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // solinas_reduce: r = x modulo q = 2^I - 2^J + 1, for x <= (q - 1)^2.
 //
 // As many steps of solinas_fold as bring x below 2^(I + 1) (at most 2 q, or 3 q where J = I - 1), then the last

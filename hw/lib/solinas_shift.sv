@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // solinas_shift: t = x / 2^J modulo q = 2^I - 2^J + 1, for any x below 2^(2 I), by one addition and one subtraction;
 // combinational.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // stepped_delay: WIDTH bits, STEPS steps later; the clock edges with step_i are the steps. No reset.
 //
 // Shift registers, which tools map to LUTs, or from RAM_STEPS on a ring in a memory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // stream_ends: AXI4-Stream ends with back-pressure for a pipeline that never stalls, keeps the order of its beats and
 // gives one for each that it takes. A beat is taken only if there is room for it behind the pipeline:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // stream_fifo: a queue of DEPTH words of an AXI4-Stream in a ram_sdp; a word per cycle.
 //
 // WIDTH  bits of tdata, >= 1

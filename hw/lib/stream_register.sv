@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // stream_register: a register slice of an AXI4-Stream; a word per cycle, and no path from either side's inputs to the
 // other side's outputs.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // toroid_pkg: constants and latencies that every core shares.
 package toroid_pkg;
   // A design uses some of these.

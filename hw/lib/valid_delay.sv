@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // valid_delay: the valid of a pipeline, CYCLES clock cycles later; a reset clears it.
 //
 // CYCLES >= 0; 0 is a wire

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // xor_network: moves the word of lane j ^ key_i to lane j, for every lane j: the routing between lanes and the banks of an
 // XOR-skewed memory. It is its own inverse.
 //

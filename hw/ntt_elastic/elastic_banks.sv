@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // elastic_banks: the first transposition: LANES memories, each a ring of 2 LANES^2 rows.
 //
 // Lane p of a beat is written to bank p + r modulo LANES, where r depends on the beat alone (elastic_turn). Beat k1 *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // elastic_exchange: the second transposition, of groups of N2 beats: bit n of the beat is exchanged with bit
 // LOG_LANES - 1 - n of the lane, for the bits below log2(N2).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // elastic_fixed_unit: a transform over the lanes whose twiddles stay the same for all beats of a transform: the first
 // unit and the third.
 //

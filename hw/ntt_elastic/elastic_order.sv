@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // elastic_order: when the beats of transforms are read for their second half: each transform whole, in cycles that
 // follow each other, as soon as its beats will have been written by then and the transform before has been read.
 //

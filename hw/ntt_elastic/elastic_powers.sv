@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // elastic_powers: factors of the lanes in geometric progression, base * ratio^k, from one word a beat.
 //
 // The word is the ratio, and base_i the base; with square_i the word is the base and its square the ratio, as an NCN

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // elastic_row: the beat of a transform whose word goes to a lane when it is read, the reverse of elastic_turn;
 // combinational.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // elastic_stage: a stage of a transform over the lanes: LANES / 2 butterflies modulo one q.
 //
 // INVERSE = 0 (Cooley-Tukey):   a' = a + b * w   b' = a - b * w

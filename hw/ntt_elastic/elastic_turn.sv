@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // elastic_turn: by how much the lanes of a beat are turned before they are written to the banks; combinational.
 //
 // Of beat c = n2 * LANES + n3: n2 in the upper log2(N2) bits, and in the others what n3 has above its lower log2(N2)

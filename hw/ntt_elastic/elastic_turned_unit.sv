@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // elastic_turned_unit: LANES / N2 transforms of N2 words side by side, Gentleman-Sande, each with the powers of a
 // factor in its twiddles: word k2 leaves times u^k2.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // elastic_words: constants of a transform, which come one a beat with the transform before.
 //
 // Word n is the constant of beat FIRST + n. They are shown from the cycle behind beat 0 of their transform on.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // ntt_elastic: transforms of N = LANES^2 * N2 words, one every N / LANES cycles, whose length, modulus and kind may
 // change from each to the next without a bubble: NTT, INTT, negacyclic NTT (NCN) and its inverse (INCN).
 //

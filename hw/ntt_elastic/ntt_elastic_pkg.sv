@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // ntt_elastic_pkg: shapes and latencies of the elastic transform.
 package ntt_elastic_pkg;
   import toroid_pkg::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // Memory of 2^LOG_LANES banks that gives and takes one word a bank each cycle, for the access patterns of in-place
 // transforms and of vectors (see `ntt_inplace_pkg`), without conflicts.
 //

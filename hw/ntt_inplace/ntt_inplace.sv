@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // Negacyclic NTT and inverse NTT (INTT) over the Goldilocks prime, in place, of CIRCUITS polynomials side by side.
 //
 // The NTT takes N = 2^LOG_N coefficients in natural order and gives values in bit-reversed order: the word at position

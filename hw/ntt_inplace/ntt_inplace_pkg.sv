@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // The order in which an in-place transform of N = 2^LOG_N words walks through 2^LOG_LANES banks, as constant functions.
 //
 // The bits of a word's index are cut into chunks of LOG_LANES bits from the bottom; the top chunk may be shorter. Row

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // Beats of one in-place transform after the other, in the order of `ntt_inplace_pkg`.
 //
 // A transform starts at a cycle with start_i and ready_o, and its first beat leaves in the next cycle. HAZARD is the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // ntt_rader: the discrete Fourier transform of COLUMNS * WORDS points modulo Q, and its inverse, by the prime-factor
 // and Rader's algorithms, for products of different primes of 3, 5, 17 and 257; the direction by the transform.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // ntt_rader_pkg: what the modules of ntt_rader agree upon. "Cycle 0" of an operation is the one in which its first word
 // is read; the second columns are a cycle late in everything.
 package ntt_rader_pkg;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // rader_column: the words of one residue modulo P, of two transforms, with its ports for computing and for streams.
 //
 // ADDRESS     bits of an address, of which the highest says which transform

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // rader_control: the order of events of ntt_rader's transforms, and what elements and columns need for it.
 //
 // A transform begins as soon as its words are loaded and the one before has issued its last operation. First come the

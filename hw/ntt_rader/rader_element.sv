@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // rader_element: a butterfly of ntt_rader with its one multiplier, and the multiplexers in front of it.
 //
 // Operands are two words of one column, in two cycles (the program's steps), one word of each column (first pass of a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // rader_streams: which beats enter and leave the columns of ntt_rader, and where.
 //
 // There is room for two transforms, which take turns: while one is computed, the results of the one before leave and

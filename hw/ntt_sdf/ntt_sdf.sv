@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // ntt_sdf: NTT or INTT of N words, one per cycle by single-delay feedback (R2SDF, R2^2SDF), or two side by side (Modr2),
 // between AXI4-Streams. Transforms follow each other every N or N / 2 cycles without a bubble.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // What a transform by single-delay feedback is made of, as constant functions.
 //
 // One word per cycle. For each bit of the index there is a product (sdf_factor) and a butterfly (sdf_butterfly) of the

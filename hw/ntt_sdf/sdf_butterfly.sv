@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // sdf_butterfly: a + b and a - b of words a and b that come 2^LOG_STEPS apart, one word per cycle: single-delay feedback.
 //
 // The first half of a block, of 2^LOG_STEPS words, is stored. When the second half comes, sums leave, and differences

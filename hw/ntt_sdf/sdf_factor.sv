@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // sdf_factor: multiplies the words of polynomials, one per cycle, each by the entry of a table that its index chooses.
 //
 // LOG_N     log2 of the words of a polynomial

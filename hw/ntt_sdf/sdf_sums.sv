@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // sdf_sums: the sums of a butterfly with feedback.
 //
 // second_i = 0: word = stored           rest = term

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // sdf_transform: an NTT or INTT, divided by N, of canonical words, one or two per cycle, without handshakes.
 //
 // An NTT takes words in the order of their indices (Modr2: words i and i + N / 2 in beat i) and gives values with the

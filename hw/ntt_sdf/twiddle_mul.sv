@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // twiddle_mul: the product of a word and a twiddle, one per cycle, as the stages of a transform need it.
 //
 // SOLINAS  1: Q = 2^I - 2^J + 1, J < I - 1. Words are in [0, 2^(I + 1)), the product is in [-2^(I + 1), 2^(I + 1)), in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // ntt_beats: counts the beats of polynomials.
 //
 // LOG_BEATS  log2 of the beats of the longest polynomial, >= 0

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // ntt_commutator: exchanges a bit of the beat with the top bit of the lane: word (beat, lane) leaves as (beat with bit
 // LOG_STEPS replaced by the top bit of lane, lane with its top bit replaced by that bit of beat).
 //

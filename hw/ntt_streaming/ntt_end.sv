@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // ntt_end: brings the words of a polynomial from one order to another.
 //
 // KIND         0: it leaves them as they are. 1: one commutator for each bit of the beat, from bit 0 up (ASCENDING = 1,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // ntt_feedback: a stage of a streaming transform that pairs words of different beats, bit LOG_STEPS of whose numbers
 // differs, and leaves every word in its place.
 //

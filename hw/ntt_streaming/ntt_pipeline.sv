@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // ntt_pipeline: the stages of a streaming transform of N words, LANES of them a beat, without the ends that bring other
 // orders and handshakes to it: canonical words in and out.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // ntt_stage: one stage of a streaming transform: LANES / 2 butterflies with their twiddles.
 //
 // SOLINAS         1: q = 2^i - 2^j + 1, butterfly_solinas, words in [0, 2^(i + 1)); 0: butterfly_montgomery, canonical

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // ntt_streaming: NTT or INTT of N words, LANES of them a cycle, fully unrolled: LOG_N stages of LANES / 2 butterflies
 // each.
 //

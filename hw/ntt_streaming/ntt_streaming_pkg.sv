@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // Where the words of a streaming transform of N = 2^LOG_N words on 2^LOG_LANES lanes are, and what each of its LOG_N
 // stages needs, as constant functions.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // permutation: a fixed permutation of the words of frames, between AXI4-Streams.
 //
 // in_*   2^LOG_BEATS beats a frame, 2^LOG_LANES words a beat; tlast ends a frame

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // permutation_columns: columns of 2 x 2 switches, one for each bit of a lane's number: that of bit c exchanges lanes
 // whose numbers differ in this bit. A register after every third column that is more than wires, but for the last.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // permutation_network: a fixed permutation of the words of frames of 2^LOG_BEATS beats of 2^LOG_LANES words. Frames
 // come back to back or with gaps, and with gaps within them; one leaves in as many cycles as it enters in, or
 // less.

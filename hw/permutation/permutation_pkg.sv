@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // permutation_pkg: maps of control signals and latencies of the permutation network.
 //
 // A control signal is a switch or a bit of an address. Its entry of a map says what it is: 0 and 1 are constants;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // polymul_sdf: products of polynomials modulo x^N + 1, back to back without a bubble, by sdf_transform: NTTs of
 // the factors, the products of their values, and an INTT, which takes values in the order in which the NTTs give them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // value_mul: p = a * b modulo Q of canonical words, one product a cycle.
 //
 // SOLINAS, BARRETT, Q  the reduction, as of twiddle_mul. Montgomery's is applied twice, to a * b and to that times R^2.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """Energy of a pipeline by switching activity: see bench/hw/src/energy.rs.
 
 Reads a job from energy.json in the working folder: the module on top, its parameters and sources, the liberty, the clock's period, and runs, each a list

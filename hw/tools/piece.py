@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """Synthesizes one module for Xilinx 7 series with others left out as black boxes: see bench/hw/src/synthesis.rs.
 
 Reads a job from piece.json in the working folder. Writes the black boxes with their parameters, each with the number of its instances, to boxes.json;

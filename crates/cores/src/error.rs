@@ -61,9 +61,9 @@ pub enum CoreError {
     /// The core computes something else than the library.
     #[error("{0}")]
     Wrong(String),
-    /// The core has no vectors to be packed with it.
-    #[error("{0} comes without vectors: its test drives a memory; see `toroid core test`")]
-    NoVectors(&'static str),
+    /// The core does not say what its ports are.
+    #[error("{0} has neither vectors nor a list of its ports")]
+    NoPorts(&'static str),
     /// A file of the core's folder cannot be written.
     #[error("cannot write {path}: {reason}")]
     File {

@@ -8,6 +8,7 @@ use toroid_sim::simulation::Simulation;
 
 use crate::cost::Figures;
 use crate::error::CoreError;
+use crate::ports::Ports;
 use crate::technology::Technology;
 use crate::transform::Transform;
 use crate::vectors::{Outcome, Vectors};
@@ -295,6 +296,11 @@ pub trait Configured {
     /// About `count` inputs, extreme ones among them, with the library's results; `None` for a core whose test needs more
     /// than that, which then has a [`test`](Configured::test) of its own.
     fn vectors(&self, count: usize, seed: u64) -> Option<Vectors>;
+
+    /// The ports of a core that has no vectors, which else say them.
+    fn ports(&self) -> Option<Ports> {
+        None
+    }
 
     /// Compares a simulation with the library, by vectors of seed after seed until `count` were compared.
     ///

@@ -14,6 +14,7 @@ pub mod order;
 pub mod package;
 pub mod permutation;
 pub mod polymul_sdf;
+pub mod ports;
 mod registry;
 pub mod setting;
 pub mod sources;
@@ -30,4 +31,5 @@ pub use error::CoreError;
 pub use interface::{
     Configure, Configured, Core, Cycles, Family, PaperRow, Parameter, Timing, Values,
 };
+pub use ports::{Field, MemoryPorts, Ports, StreamPorts};
 pub use registry::{cores, families, find, test};

@@ -1,4 +1,7 @@
-//! A core as a folder that needs nothing else: sources, ROMs, a testbench that checks itself, a FuseSoC file, a README.
+//! A core as a folder that needs nothing else: sources, ROMs, a testbench that checks itself, files for FuseSoC, Bender and Yosys, a README.
+
+mod library;
+mod ports;
 
 use std::path::Path;
 
@@ -8,16 +11,28 @@ use minijinja::{Environment, UndefinedBehavior, context};
 
 use crate::error::CoreError;
 use crate::interface::{Core, Values};
-use crate::vectors::{Field, Input, Pipeline, Streams, Vectors};
+use crate::ports::Field;
+use crate::vectors::{Input, Pipeline, Streams, Vectors};
+use library::{folder_of, folders};
+use ports::{Border, axis};
 use toroid_sim::model::{Design, Value};
 use toroid_sim::stream::Beat;
+use toroid_sim::toolchain::hash;
 
 /// Files by their paths in the folder.
 pub type Files = Vec<(String, Vec<u8>)>;
 
 /// Templates by the files that they make; `parameters.j2` is part of others.
-const TEMPLATES: [(&str, &str); 5] = [
+const TEMPLATES: [(&str, &str); 10] = [
+    (
+        "Bender.yml",
+        include_str!("package/templates/Bender.yml.j2"),
+    ),
     ("README.md", include_str!("package/templates/README.md.j2")),
+    (
+        "folder.core",
+        include_str!("package/templates/folder.core.j2"),
+    ),
     (
         "fusesoc.core",
         include_str!("package/templates/fusesoc.core.j2"),
@@ -30,10 +45,23 @@ const TEMPLATES: [(&str, &str); 5] = [
         "pipeline_tb.sv",
         include_str!("package/templates/pipeline_tb.sv.j2"),
     ),
+    ("sources.f", include_str!("package/templates/sources.f.j2")),
     (
         "streams_tb.sv",
         include_str!("package/templates/streams_tb.sv.j2"),
     ),
+    ("synth.ys", include_str!("package/templates/synth.ys.j2")),
+    (
+        "wrapper.sv",
+        include_str!("package/templates/wrapper.sv.j2"),
+    ),
+];
+
+/// The licence of everything that is made, as SPDX writes it, and the texts of both.
+const LICENSE: &str = "Apache-2.0 OR MIT";
+const LICENSES: [(&str, &str); 2] = [
+    ("LICENSE-APACHE", include_str!("../LICENSE-APACHE")),
+    ("LICENSE-MIT", include_str!("../LICENSE-MIT")),
 ];
 
 fn environment() -> Result<Environment<'static>, minijinja::Error> {
@@ -52,35 +80,67 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     Ok(environment)
 }
 
-/// The files of a core with about `count` vectors.
+/// The module that is made of a core with these values, and its FuseSoC core: no other setting has the name.
+pub fn module(core: &Core, values: &Values) -> String {
+    let values = format!(
+        "{:?} {:?}",
+        values.iter().collect::<Vec<_>>(),
+        values.list()
+    );
+    format!("{}_{}", core.name, &hash([values.as_bytes()])[..8])
+}
+
+/// A table of hexadecimal numbers, as `$readmemh` takes it, under its licence.
+fn licensed(table: &[u8]) -> Vec<u8> {
+    let line = format!("// SPDX-License-Identifier: {LICENSE}\n");
+    [line.as_bytes(), table].concat()
+}
+
+/// The files of a core with about `count` vectors, and of one without vectors those without a testbench.
 ///
 /// # Errors
-/// If the values do not go together, or the core has no vectors.
+/// If the values do not go together.
 pub fn files(core: &Core, values: &Values, count: usize, seed: u64) -> Result<Files, CoreError> {
-    let name = core.name;
+    let (name, top) = (core.name, module(core, values));
     let configured = core.configure(values)?;
     let design = configured.design()?;
-    let vectors = configured
-        .vectors(count, seed)
-        .ok_or(CoreError::NoVectors(name))?;
+    let header = header(&design);
+    let words: Vec<&str> = header
+        .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .collect();
+    let vectors = configured.vectors(count, seed);
     let (template, stimuli, tables) = match &vectors {
-        Vectors::Pipeline(pipeline) => of_pipeline(pipeline),
-        Vectors::Streams(streams) => of_streams(&design, streams, &[]),
-        Vectors::Joined(joined) => of_streams(&design, &joined.streams, &joined.others),
+        Some(Vectors::Pipeline(pipeline)) => of_pipeline(pipeline),
+        Some(Vectors::Streams(streams)) => of_streams(&words, streams, &[]),
+        Some(Vectors::Joined(joined)) => of_streams(&words, &joined.streams, &joined.others),
+        None => ("", context! {}, Vec::new()),
     };
-    let rtl = design.sources.iter().map(|(path, text)| {
-        let file = path.rsplit('/').next().unwrap_or(path);
-        (format!("rtl/{file}"), text.clone().into_bytes())
-    });
-    let roms = design.files.iter();
-    let roms = roms.map(|(file, contents)| (format!("data/{file}"), contents.clone()));
+    let ports = vectors.as_ref().map(Vectors::ports);
+    let ports = ports.or_else(|| configured.ports());
+    let border = Border::new(&ports.ok_or(CoreError::NoPorts(name))?, &words);
+
+    // Modules that no folder of hw/ holds are the core's own.
+    let place = |path: &str| match folder_of(path) {
+        Some(_) => format!("hw/{path}"),
+        None => format!("rtl/{path}"),
+    };
+    let wrapper = format!("rtl/{top}.sv");
+    let sources = design.sources.iter().map(|(path, _)| place(path));
+    let sources: Vec<String> = sources.chain([wrapper.clone()]).collect();
+    let paths = || design.sources.iter().map(|(path, _)| path.as_str());
+    let folders = folders(paths())?;
+    let roms = format!("data/{top}");
+    let data = design.files.iter();
+    let data: Files = data
+        .map(|(file, contents)| (format!("{roms}/{file}"), licensed(contents)))
+        .collect();
     let tables = tables.into_iter();
-    let tables = tables.map(|(file, table)| (format!("tb/{file}"), table.into_bytes()));
-    let rtl: Files = rtl.collect();
-    let data: Files = roms.chain(tables).collect();
-    let paths =
-        |files: &Files| -> Vec<Variable> { files.iter().map(|(path, _)| path.into()).collect() };
-    let bench = format!("tb/{name}_tb.sv");
+    let tables: Files = tables
+        .map(|(file, table)| (format!("tb/{file}"), licensed(table.as_bytes())))
+        .collect();
+    let names =
+        |files: &Files| -> Vec<String> { files.iter().map(|(path, _)| path.clone()).collect() };
+    let bench = vectors.as_ref().map(|_| format!("tb/{top}_tb.sv"));
     let parameters = core.parameters.iter().map(|parameter| {
         context! {
             name => parameter.name,
@@ -93,7 +153,7 @@ pub fn files(core: &Core, values: &Values, count: usize, seed: u64) -> Result<Fi
     let settings = design.parameters.iter().map(|(name, value)| {
         context! {
             name,
-            literal => value.literal(Path::new("data")),
+            literal => value.literal(Path::new(&roms)),
             is_file => matches!(value, Value::File(_)),
         }
     });
@@ -101,8 +161,11 @@ pub fn files(core: &Core, values: &Values, count: usize, seed: u64) -> Result<Fi
     let cycles = timing.rows().map(|row| {
         context! { what => row.what, formula => row.formula, cycles => row.cycles }
     });
+    let own = sources.iter().filter(|path| path.starts_with("rtl/"));
     let context = context! {
         name,
+        top => &top,
+        license => LICENSE,
         version => env!("CARGO_PKG_VERSION"),
         summary => core.summary,
         parameters => parameters.collect::<Variable>(),
@@ -110,24 +173,60 @@ pub fn files(core: &Core, values: &Values, count: usize, seed: u64) -> Result<Fi
         settings => settings.collect::<Variable>(),
         cycles => cycles.collect::<Variable>(),
         structure => configured.structure(),
-        header => header(&design),
-        sources => paths(&rtl),
-        data => paths(&data),
+        own => own.cloned().collect::<Vec<_>>(),
+        folder => paths().next_back().and_then(folder_of),
+        sources => sources.clone(),
+        data => names(&data),
+        tables => names(&tables),
         bench => &bench,
-        vectors => vectors.len(),
+        vectors => vectors.as_ref().map_or(0, Vectors::len),
+        is_pipeline => matches!(vectors, Some(Vectors::Pipeline(_))),
+        border => border.context(),
         ..stimuli
     };
     let environment = environment()?;
-    let text = |template: &str| -> Result<Vec<u8>, CoreError> {
-        let text = environment.get_template(template)?.render(&context)?;
+    let text = |template: &str, context: &Variable| -> Result<Vec<u8>, CoreError> {
+        let text = environment.get_template(template)?.render(context)?;
         Ok(text.into_bytes())
     };
-    let texts = [
-        (bench, text(template)?),
-        (format!("{name}.core"), text("fusesoc.core")?),
-        ("README.md".to_owned(), text("README.md")?),
-    ];
-    Ok(rtl.into_iter().chain(data).chain(texts).collect())
+    let mut files: Files = Vec::new();
+    for (path, contents) in &design.sources {
+        if folder_of(path).is_none() {
+            files.push((place(path), contents.clone().into_bytes()));
+        }
+    }
+    for folder in folders {
+        let about = context! {
+            license => LICENSE,
+            version => env!("CARGO_PKG_VERSION"),
+            folder => &folder.name,
+            files => names(&folder.files),
+            depends => folder.depends.iter().cloned().collect::<Vec<_>>(),
+        };
+        let path = format!("hw/{}.core", folder.name);
+        files.push((path, text("folder.core", &about)?));
+        let sources = folder.files.into_iter();
+        files.extend(sources.map(|(path, text)| (format!("hw/{path}"), text)));
+    }
+    files.extend(data);
+    files.extend(tables);
+    files.push((wrapper.clone(), text("wrapper.sv", &context)?));
+    if let Some(bench) = &bench {
+        files.push((bench.clone(), text(template, &context)?));
+    }
+    files.push((format!("{top}.core"), text("fusesoc.core", &context)?));
+    // The README shows the module's ports as they are written.
+    let module = String::from_utf8_lossy(
+        &files[files.iter().position(|file| file.0 == wrapper).unwrap_or(0)].1,
+    );
+    let module = module.split_once(");").map_or("", |(head, _)| head);
+    let readme = context! { header => module.lines().skip(2).collect::<Vec<_>>().join("\n"), ..context.clone() };
+    files.push(("README.md".to_owned(), text("README.md", &readme)?));
+    for name in ["Bender.yml", "sources.f", "synth.ys"] {
+        files.push((name.to_owned(), text(name, &context)?));
+    }
+    files.extend(LICENSES.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())));
+    Ok(files)
 }
 
 /// Writes the files into a folder, which must be empty or not there, or with `force` hold no other core.
@@ -227,8 +326,7 @@ struct Lane<'a> {
     name: &'a str,
     /// What the core's ports begin with.
     prefix: &'a str,
-    /// Suffixes of ports in the direction of the data, and against it.
-    suffixes: [char; 2],
+    is_input: bool,
     beats: &'a [Beat],
     bytes: usize,
     user_bits: u32,
@@ -239,7 +337,7 @@ impl<'a> Lane<'a> {
         Lane {
             name: input.name,
             prefix: input.name,
-            suffixes: ['i', 'o'],
+            is_input: true,
             beats: &input.sent,
             bytes: input.bytes,
             user_bits: input.user_bits,
@@ -250,23 +348,23 @@ impl<'a> Lane<'a> {
         digits(self.user_bits).max(1)
     }
 
-    /// What templates know of the stream. `words` are those of the [`header`], where ports have a suffix or none.
+    /// What templates know of the stream. `words` are those of the [`header`].
     fn context(&self, words: &[&str]) -> Variable {
-        let is_there = |port: &String| words.contains(&port.as_str());
-        let port = |signal: &str, direction: usize| {
+        let port = |signal: &str| format!("{}_{signal}", axis(self.prefix, self.is_input));
+        let is_there = |signal: &str| {
             let plain = format!("{}_{signal}", self.prefix);
-            let full = format!("{plain}_{}", self.suffixes[direction]);
-            Some(full).filter(is_there).unwrap_or(plain)
+            let ports = [&plain, &format!("{plain}_i"), &format!("{plain}_o")];
+            ports.iter().any(|port| words.contains(&port.as_str()))
         };
         let bits = 8 * self.bytes;
         let user_high = bits + 3 + self.user_bits.max(1) as usize;
         context! {
             name => self.name,
-            valid => port("tvalid", 0),
-            ready => port("tready", 1),
-            data => port("tdata", 0),
-            last => Some(port("tlast", 0)).filter(is_there),
-            user => Some(port("tuser", 0)).filter(is_there),
+            valid => port("tvalid"),
+            ready => port("tready"),
+            data => port("tdata"),
+            last => is_there("tlast").then(|| port("tlast")),
+            user => is_there("tuser").then(|| port("tuser")),
             user_range => format!("[{user_high}:{}]", bits + 4),
             bits,
             high => bits + 3 + 4 * self.user_digits(),
@@ -293,29 +391,26 @@ impl<'a> Lane<'a> {
     }
 }
 
-fn of_streams(design: &Design, streams: &Streams, others: &[Input]) -> Testbench {
-    let words: Vec<&str> = header(design)
-        .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-        .collect();
-    let lane = |name, prefix, suffixes, beats| {
+fn of_streams(words: &[&str], streams: &Streams, others: &[Input]) -> Testbench {
+    let lane = |name, prefix, is_input, beats| {
         let bytes = <[Beat]>::first(beats).map_or(1, |beat| beat.data.len());
         let user_bits = streams.user_bits;
         Lane {
             name,
             prefix,
-            suffixes,
+            is_input,
             beats,
             bytes,
             user_bits,
         }
     };
-    let input = lane("in", streams.input, ['i', 'o'], &streams.sent);
-    let output = lane("out", streams.output, ['o', 'i'], &streams.expected);
+    let input = lane("in", streams.input, true, &streams.sent);
+    let output = lane("out", streams.output, false, &streams.expected);
     let others: Vec<Lane> = others.iter().map(Lane::of).collect();
     let stimuli = context! {
-        input => input.context(&words),
-        output => output.context(&words),
-        others => others.iter().map(|other| other.context(&words)).collect::<Variable>(),
+        input => input.context(words),
+        output => output.context(words),
+        others => others.iter().map(|other| other.context(words)).collect::<Variable>(),
         limit => 100 + 8 * streams.cycles,
         has_error => words.contains(&"error_o"),
     };

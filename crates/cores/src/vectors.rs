@@ -1,25 +1,10 @@
 //! Inputs of a core with the results that the library gives, and how they are run in the simulator.
 
 use crate::error::CoreError;
+use crate::ports::{Field, Ports, StreamPorts};
 use toroid_sim::simulation::{Agent, Simulation};
 use toroid_sim::stream::{Beat, Sink, Source};
 use toroid_task::{Cancelled, Progress};
-
-/// A port with its width, at most 64 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// The port.
-    pub name: &'static str,
-    /// Its width.
-    pub bits: u32,
-}
-
-impl Field {
-    /// A port of this width.
-    pub const fn new(name: &'static str, bits: u32) -> Field {
-        Field { name, bits }
-    }
-}
 
 /// For a core without handshake: a row of inputs enters in every cycle, its outputs are there `latency` cycles later.
 #[derive(Clone, Debug)]
@@ -124,6 +109,45 @@ impl Vectors {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// What they enter and leave by.
+    pub fn ports(&self) -> Ports {
+        let (streams, others): (_, &[_]) = match self {
+            Vectors::Pipeline(pipeline) => {
+                return Ports::Pipeline {
+                    inputs: pipeline.inputs.clone(),
+                    outputs: pipeline.outputs.clone(),
+                };
+            }
+            Vectors::Streams(streams) => (streams, &[]),
+            Vectors::Joined(joined) => (&joined.streams, &joined.others),
+        };
+        let of = |name, is_input, bytes: usize, user_bits| StreamPorts {
+            name,
+            is_input,
+            data_bits: 8 * bytes as u32,
+            user_bits,
+        };
+        let bytes = |beats: &[Beat]| beats.first().map_or(1, |beat| beat.data.len());
+        let mut all = vec![of(
+            streams.input,
+            true,
+            bytes(&streams.sent),
+            streams.user_bits,
+        )];
+        let others = others.iter();
+        all.extend(others.map(|other| of(other.name, true, other.bytes, other.user_bits)));
+        all.push(of(
+            streams.output,
+            false,
+            bytes(&streams.expected),
+            streams.user_bits,
+        ));
+        Ports::Streams {
+            streams: all,
+            memory: None,
+        }
     }
 
     /// Runs them. Streams run twice: at full speed, where cycles count, and with stalls on both sides.

@@ -82,7 +82,7 @@ pub const SIMULATION: Packages = Packages {
 };
 
 /// The hash of some texts, as a name for a folder.
-pub(crate) fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+pub fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
         hasher.update((part.len() as u64).to_le_bytes());

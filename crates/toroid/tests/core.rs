@@ -39,11 +39,12 @@ fn a_core_is_written_once_and_replaced_on_demand() {
     }
     let readme = fs::read_to_string(place.path("dir/README.md")).unwrap();
     assert!(readme.contains("module butterfly_integrated") && readme.contains("TILE_A=18"));
-    let bench = fs::read_to_string(place.path("dir/tb/butterfly_integrated_tb.sv")).unwrap();
-    assert!(bench.contains(".TILE_A(18)"));
+    let module = value["module"].as_str().unwrap();
+    let wrapper = fs::read_to_string(place.path(&format!("dir/rtl/{module}.sv"))).unwrap();
+    assert!(wrapper.contains(".TILE_A(18)"));
     let vectors = fs::read_to_string(place.path("dir/tb/vectors.hex")).unwrap();
-    // And a row that shows that the table was read whole.
-    assert_eq!(vectors.lines().count(), 201);
+    // Its licence, and a row that shows that the table was read whole.
+    assert_eq!(vectors.lines().count(), 202);
 
     let refused = place.run(line);
     assert_eq!(refused.code, Some(1));
@@ -52,9 +53,9 @@ fn a_core_is_written_once_and_replaced_on_demand() {
 
     let other = place.run("core make goldilocks_mul --out dir --force");
     assert_eq!(other.code, Some(1));
-    let expected = "the folder holds another core, butterfly_integrated.core";
-    assert!(other.err.contains(expected), "{}", other.err);
-    assert!(!place.path("dir/goldilocks_mul.core").exists());
+    let expected = format!("the folder holds another core, {module}.core");
+    assert!(other.err.contains(&expected), "{}", other.err);
+    assert!(fs::read_dir(place.path("dir/rtl")).unwrap().count() == 1);
 }
 
 #[test]
@@ -251,7 +252,7 @@ fn settings_are_explored_and_the_best_can_be_made() {
         command.strip_prefix("toroid ").unwrap()
     ));
     let core = best["core"].as_str().unwrap();
-    assert!(place.path(&format!("{core}/rtl/{core}.sv")).is_file());
+    assert!(place.path(&format!("{core}/hw/{core}/{core}.sv")).is_file());
 }
 
 #[test]

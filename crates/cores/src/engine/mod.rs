@@ -24,6 +24,7 @@ use toroid_tfhe::seeded::KeyForm;
 
 use crate::error::CoreError;
 use crate::interface::{Configured, Core, Cycles, PaperRow, Parameter, Timing, Values};
+use crate::ports::{MemoryPorts, Ports, StreamPorts};
 use crate::vectors::{Outcome, Vectors};
 use toroid_sim::memory;
 use toroid_sim::model::Design;
@@ -45,6 +46,9 @@ const PARAMETERS: [Parameter; 2] = [
         range: 2..=8,
     },
 ];
+
+/// Bits of the widest memory port (`hw/engine/engine.sv`).
+const MOST_BITS: u32 = 1024;
 
 /// A set of the core's degree, with few steps, and gadgets that leave bits over and differ between mask and body.
 fn set(log_n: u64, modulus: ModulusKind, lwe_dimension: usize) -> ParamSet {
@@ -195,6 +199,29 @@ impl Configured for Sized {
 
     fn vectors(&self, _: usize, _: u64) -> Option<Vectors> {
         None
+    }
+
+    fn ports(&self) -> Option<Ports> {
+        let stream = |name, is_input, data_bits| StreamPorts {
+            name,
+            is_input,
+            data_bits,
+            user_bits: 0,
+        };
+        let beat_bits = 64 << self.log_lanes;
+        let data_bits = beat_bits.min(MOST_BITS);
+        Some(Ports::Streams {
+            streams: vec![
+                stream("cmd", true, 128),
+                stream("rsp", false, 64),
+                stream("result", false, beat_bits),
+            ],
+            memory: Some(MemoryPorts {
+                count: beat_bits / data_bits,
+                address_bits: 40,
+                data_bits,
+            }),
+        })
     }
 
     /// Bootstraps of random words under random keys over both moduli, and the linear instructions, with a memory and streams that stall at

@@ -7,8 +7,9 @@ use toroid_ring::goldilocks::{P, add, mul, sub};
 
 use crate::error::CoreError;
 use crate::interface::{Configured, Core, Cycles, Parameter, TILE_A, TILE_B, Timing, Values};
+use crate::ports::Field;
 use crate::sources::design;
-use crate::vectors::{Field, Pipeline, Vectors};
+use crate::vectors::{Pipeline, Vectors};
 use toroid_sim::model::Design;
 use toroid_sim::random::Random;
 

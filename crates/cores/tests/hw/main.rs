@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod formal;
+mod fusesoc;
 mod lint;
 mod packages;

@@ -309,17 +309,12 @@ fn check_folder(core: &Core, given: &[(&'static str, u64)], table: &str) {
     let again = package::write(&files, folder.path(), false).unwrap_err();
     assert!(again.to_string().contains("--force"), "{again}");
     package::write(&files, folder.path(), true).unwrap();
-    let names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
-    let fusesoc =
-        std::fs::read_to_string(folder.path().join(format!("{}.core", core.name))).unwrap();
-    for name in names.iter().filter(|name| name.contains('/')) {
-        assert!(fusesoc.contains(name.as_str()), "{name}");
-    }
-    let sources: Vec<String> = names
-        .into_iter()
-        .filter(|name| name.ends_with(".sv"))
-        .collect();
-    let mut simulation = simulate(folder.path(), &format!("{}_tb", core.name), &sources);
+    let top = package::module(core, &values);
+    let list = std::fs::read_to_string(folder.path().join("sources.f")).unwrap();
+    let sources = list.lines().filter(|line| line.ends_with(".sv"));
+    let bench = format!("tb/{top}_tb.sv");
+    let sources: Vec<String> = sources.map(str::to_owned).chain([bench]).collect();
+    let mut simulation = simulate(folder.path(), &format!("{top}_tb"), &sources);
     let said = simulation.output().unwrap();
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
     assert!(said.status.success() && text.contains("PASS"), "{text}");

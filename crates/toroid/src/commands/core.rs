@@ -250,10 +250,11 @@ fn make(args: &MakeArgs, output: &Output) -> anyhow::Result<()> {
     package::write(&files, &args.out, args.force)?;
     let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
     let folder = args.out.display().to_string();
-    let value = json!({ "core": core.name, "parameters": parameters(&values), "folder": folder, "files": names });
+    let module = package::module(core, &values);
+    let value = json!({ "core": core.name, "module": module, "parameters": parameters(&values), "folder": folder, "files": names });
     output.result(&value, || {
         format!(
-            "{folder}: {}, {} files; README.md says how to run its testbench",
+            "{folder}: {}, module {module}, {} files; README.md says how to use it",
             shown(core, &values),
             files.len()
         )
