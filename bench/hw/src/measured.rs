@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toroid_bench_common::Error;
 use toroid_bench_common::pages::{keep, kept};
-use toroid_cores::synthesis::{Resources, SCRIPT, synthesize_design};
+use toroid_cores::synthesis::{Resources, SCRIPTS, synthesize_design};
 use toroid_cores::technology::Technology as Device;
 use toroid_cores::tools::{CELLS, SYNTHESIS};
 use toroid_cores::vectors::{Input, Joined, Outcome, Streams, Vectors};
@@ -60,7 +60,7 @@ pub fn key(prefix: &str, design: &Design) -> String {
     for group in [toroid_sim::toolchain::SIMULATION, SYNTHESIS, CELLS] {
         group.requirements.hash(&mut hasher);
     }
-    SCRIPT.hash(&mut hasher);
+    SCRIPTS.hash(&mut hasher);
     format!("{prefix}-{:016x}", hasher.finish())
 }
 

@@ -3,9 +3,9 @@
 /// What a core is mapped to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Technology {
-    /// Xilinx 7 series. There is no place and route, so no clock rate.
+    /// Xilinx 7 series; cores are placed on an Artix-7 200T.
     Xc7,
-    /// Lattice ECP5-85, with place and route out of context.
+    /// Lattice ECP5; cores are placed on an ECP5-85.
     Ecp5,
 }
 

