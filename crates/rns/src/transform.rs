@@ -153,8 +153,7 @@ impl Diagonals {
     /// Offsets grow by `offset`, and entries move `place` places ahead.
     fn moved(&self, offset: usize, place: usize) -> Diagonals {
         let diagonals = self.diagonals.iter().map(|(own, diagonal)| {
-            let mut diagonal = diagonal.clone();
-            diagonal.rotate_right(place);
+            let diagonal = rotated_right(diagonal, place);
             ((own + offset) % self.slots, diagonal)
         });
         Diagonals::new(self.slots, diagonals.collect())
@@ -285,18 +284,20 @@ pub struct Giant {
     pub terms: Vec<(usize, Vec<Complex>)>,
 }
 
-impl StepPlan {
-    /// A plan with this many baby steps at most.
-    ///
-    /// # Panics
-    /// If `baby_steps` is 0.
-    #[must_use]
-    pub fn new(matrix: &Diagonals, baby_steps: usize) -> StepPlan {
+/// What a plan will do, before it has diagonals of its own.
+struct PlannedSteps<'a> {
+    babies: Vec<usize>,
+    /// For each giant step its baby steps, each with its diagonal.
+    giants: BTreeMap<usize, Vec<(usize, &'a [Complex])>>,
+}
+
+impl PlannedSteps<'_> {
+    fn new(matrix: &Diagonals, baby_steps: usize) -> PlannedSteps<'_> {
         assert!(baby_steps > 0);
         let slots = matrix.slots;
         let (lowest, stride) = matrix.places();
         let mut babies = Vec::new();
-        let mut giants: BTreeMap<usize, Vec<(usize, &Vec<Complex>)>> = BTreeMap::new();
+        let mut giants: BTreeMap<usize, Vec<(usize, &[Complex])>> = BTreeMap::new();
         for (&offset, diagonal) in &matrix.diagonals {
             let step = (offset + slots - lowest) % slots / stride;
             let baby = step % baby_steps;
@@ -307,24 +308,44 @@ impl StepPlan {
         }
         babies.sort_unstable();
         babies.dedup();
-        let giants = giants
-            .into_iter()
-            .map(|(rotation, terms)| {
-                let terms = terms.into_iter().filter_map(|(baby, diagonal)| {
-                    let mut back = diagonal.clone();
-                    back.rotate_right(rotation);
-                    babies.binary_search(&baby).ok().map(|index| (index, back))
-                });
-                Giant {
-                    rotation,
-                    terms: terms.collect(),
-                }
-            })
-            .collect();
+        PlannedSteps { babies, giants }
+    }
+
+    /// How many rotations there are other than by 0.
+    fn rotations(&self) -> usize {
+        let all = self.babies.iter().chain(self.giants.keys());
+        all.filter(|&&rotation| rotation != 0).count()
+    }
+}
+
+/// Entries, moved some places ahead.
+fn rotated_right(entries: &[Complex], places: usize) -> Vec<Complex> {
+    let (kept, wrapped) = entries.split_at(entries.len() - places);
+    [wrapped, kept].concat()
+}
+
+impl StepPlan {
+    /// A plan with this many baby steps at most.
+    ///
+    /// # Panics
+    /// If `baby_steps` is 0.
+    #[must_use]
+    pub fn new(matrix: &Diagonals, baby_steps: usize) -> StepPlan {
+        let steps = PlannedSteps::new(matrix, baby_steps);
+        let giants = steps.giants.into_iter().map(|(rotation, terms)| {
+            let terms = terms.into_iter().filter_map(|(baby, diagonal)| {
+                let index = steps.babies.binary_search(&baby).ok()?;
+                Some((index, rotated_right(diagonal, rotation)))
+            });
+            Giant {
+                rotation,
+                terms: terms.collect(),
+            }
+        });
         StepPlan(Arc::new(Steps {
-            slots,
-            babies,
-            giants,
+            slots: matrix.slots,
+            giants: giants.collect(),
+            babies: steps.babies,
         }))
     }
 
@@ -333,10 +354,11 @@ impl StepPlan {
     pub fn cheapest(matrix: &Diagonals) -> StepPlan {
         // Steps by powers of two up to the number of diagonals; the minimum lies near the root of that number.
         let sizes = (0..=matrix.diagonals.len().ilog2()).map(|log2| 1 << log2);
-        let plans = sizes.map(|size| StepPlan::new(matrix, size));
-        plans
-            .min_by_key(|plan| (plan.rotations().len(), usize::MAX - plan.babies().len()))
-            .unwrap_or_else(|| StepPlan::new(matrix, 1))
+        let cheapest = sizes.min_by_key(|&size| {
+            let steps = PlannedSteps::new(matrix, size);
+            (steps.rotations(), usize::MAX - steps.babies.len())
+        });
+        StepPlan::new(matrix, cheapest.unwrap_or(1))
     }
 
     /// The cheapest plans of matrices that apply one after the other. What each but the last does beside a rotation is planned, and the rotation left
