@@ -19,3 +19,26 @@ fn every_page_is_made_from_its_template_and_the_kept_figures() -> Result<(), Err
     }
     Ok(())
 }
+
+#[test]
+fn the_readme_of_the_cores_has_the_kept_figures() -> Result<(), Error> {
+    let folder = Path::new(pages::RESULTS);
+    let rows: Vec<serde_json::Value> = pages::kept(folder, "hw-streaming")?;
+    let readme = std::fs::read_to_string(folder.join("../../hw/README.md"))?;
+    let orders = [("halves", "halves side by side"), ("natural", "natural")];
+    for (n, lanes) in [(512, 32), (1024, 64), (2048, 128), (4096, 32)] {
+        for (input, order) in orders {
+            let mut line = format!("| {n}, {lanes} | {order} |");
+            for kind in ["latency", "DSP48E1", "LUT", "BRAM of 36 Kbit"] {
+                let name = format!("N = {n}, {lanes} lanes, {input} input: {kind}");
+                let row = rows.iter().find(|row| row["row"] == *name).ok_or(name)?;
+                let [ours, paper] = ["ours", "reference"].map(|side| row[side].as_f64());
+                let [ours, paper] =
+                    [ours, paper].map(|value| value.map_or("-".to_owned(), pages::number));
+                line += &format!(" {ours} ({paper}) |");
+            }
+            assert!(readme.contains(&line), "hw/README.md lacks {line}");
+        }
+    }
+    Ok(())
+}
