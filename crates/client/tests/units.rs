@@ -3,6 +3,7 @@
 #![cfg(feature = "image")]
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -351,6 +352,104 @@ fn columns_that_one_command_has_no_room_for_run_in_several() {
         (plan.commands, plan.output_rows())
     );
     assert_eq!(rows(&drive, &place.client, "o"), place.expected(&case));
+}
+
+/// The result of a program on a range of rows.
+fn part(drive: &Drive, case: &Case, rows: &Range<u64>) -> EncryptedRows {
+    let none = Progress::none();
+    let output = format!("rows {}..{}", rows.start, rows.end);
+    with(case, &output, None, |request| {
+        let request = MapRequest {
+            rows: Some(rows.clone()),
+            replace: true,
+            ..request.clone()
+        };
+        drive.wait(drive.session().map(&request, &none)).unwrap();
+        let read = drive.session().read_rows(&output, None, &none);
+        drive.wait(read).unwrap()
+    })
+}
+
+fn added(
+    drive: &Drive,
+    case: &Case,
+    parts: &[(&EncryptedRows, u64)],
+) -> Result<EncryptedRows, SessionError> {
+    let none = Progress::none();
+    with(case, "sum", None, |request| {
+        drive.wait(drive.session().add_results(request, parts, &none))
+    })
+}
+
+/// Sums of ranges of rows make the sum of all rows, in any order and nested in any way.
+fn check_added(params: &'static ParamSet) {
+    let place = Place::new(params, 52);
+    let drive = place.open("drive.img");
+    for case in [&TOTAL, &TOTALS] {
+        let ranges = [21..52, 0..20, 20..21];
+        let parts = ranges.each_ref().map(|rows| part(&drive, case, rows));
+        let [(late, of_late), (early, of_early), (one, of_one)] =
+            [0, 1, 2].map(|place| (&parts[place], ranges[place].end - ranges[place].start));
+        let at_once = added(
+            &drive,
+            case,
+            &[(late, of_late), (early, of_early), (one, of_one)],
+        )
+        .unwrap();
+        let front = added(&drive, case, &[(early, of_early), (one, of_one)]).unwrap();
+        let nested = added(
+            &drive,
+            case,
+            &[(&front, of_early + of_one), (late, of_late)],
+        )
+        .unwrap();
+        let of_one_run = part(&drive, case, &(0..52)).log2_failure();
+        for sum in [&at_once, &nested] {
+            assert_eq!(sum.decrypt(&place.client).unwrap(), place.expected(case));
+            // Packing is of the same keys in all parts, so that their deviations add up.
+            assert!(
+                of_one_run - 1e-3 <= sum.log2_failure() && sum.log2_failure() < of_one_run / 2.0,
+                "{}, and {of_one_run} of one run",
+                sum.log2_failure()
+            );
+        }
+        // Noise that a part states beyond that of the program is not lost.
+        assert!(nested.log2_failure() >= at_once.log2_failure() - 1e-3);
+    }
+}
+
+#[test]
+fn results_of_ranges_add_up() {
+    check_added(&TINY);
+}
+
+#[test]
+fn results_of_ranges_add_up_packed() {
+    check_added(&TINY_WOPBS);
+}
+
+#[test]
+fn results_that_make_no_sum_are_refused() {
+    let place = Place::new(&TINY, 12);
+    let drive = place.open("drive.img");
+    let [front, back] = [0..6, 6..12].map(|rows| part(&drive, &TOTAL, &rows));
+    let is_mismatch = |sum: Result<EncryptedRows, SessionError>| {
+        let source = match sum {
+            Err(SessionError::Column { source, .. }) => source,
+            other => panic!("{other:?}"),
+        };
+        assert!(matches!(source, ColumnError::Mismatch { .. }), "{source:?}");
+    };
+    assert!(added(&drive, &TOTAL, &[]).is_err());
+    // A program that keeps what it computes of groups, or of rows, adds up no more than that.
+    let groups = [0..6, 6..12].map(|rows| part(&drive, &GROUPS, &rows));
+    is_mismatch(added(&drive, &GROUPS, &[(&groups[0], 6), (&groups[1], 6)]));
+    // Results of another program have other rows.
+    is_mismatch(added(&drive, &TOTALS, &[(&front, 6), (&back, 6)]));
+    // Another client's results are not added to ours.
+    let stranger = Place::new(&TINY, 12);
+    let other = part(&stranger.open("drive.img"), &TOTAL, &(6..12));
+    assert!(added(&drive, &TOTAL, &[(&front, 6), (&other, 6)]).is_err());
 }
 
 /// Runs of one session, several at a time, whose functions are partly the same. Each has a program of its own, and another one for sums.
