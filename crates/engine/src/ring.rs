@@ -657,10 +657,9 @@ impl Engine {
 fn ring_facts(set: &'static RingSet, input: &RingInput<'_>) -> Result<RingFacts, EngineError> {
     let refused = |what: String| RowError::Refused(what).of(input.vr);
     input.attributes.check(input.vr)?;
-    let (column, name) = (input.column, set.name);
-    if !column.is_of(set.params()) {
-        return Err(refused(format!("the column is not one of {name}")));
-    }
+    let column = input.column;
+    set.check_column(column)
+        .map_err(|error| refused(error.to_string()))?;
     let encoding = input.attributes.encoding;
     let layout = column.layout();
     let encoding = encoding.filter(|encoding| layout.is_plain(encoding.bits()));

@@ -15,7 +15,7 @@ use toroid_isa::{Program, VrNumber};
 use toroid_rns::batch::{MATRIX_BYTES, write_keys};
 use toroid_rns::ring_set::{RingSet, TINY_RING};
 use toroid_rns::stored::{Layout, StoredColumn};
-use toroid_rns::{Batch, SecretKey};
+use toroid_rns::{Batch, Context, EvaluationKeys, KeyRequest, SecretKey};
 use toroid_task::Progress;
 use toroid_tfhe::ClientKey;
 use toroid_tfhe::arithmetic::ArithmeticKind;
@@ -146,4 +146,34 @@ fn ring_keys_come_in_parts_and_go_when_others_need_their_room() {
     let narrow = StoredColumn::encrypt_in(&secret, narrow, &[1, 2], &mut rng).unwrap();
     let error = run(&engine, 0, &narrow, &go_on).unwrap_err();
     assert!(matches!(error, EngineError::Column { .. }), "{error}");
+}
+
+/// A ring whose primes are not those of its set, as those of another version are not.
+#[test]
+fn ring_keys_and_columns_of_another_version_are_refused() {
+    let mut rng = Csprng::from_seed([8; 32]);
+    let client = ClientKey::generate(&TINY_WOPBS, &mut rng);
+    let secret = SecretKey::derive(SET, &client).unwrap();
+    let key = write_keys(Vec::new(), SET, &secret, &mut rng, &Progress::none()).unwrap();
+    let mut params = SET.params().clone();
+    params.chain.pop();
+    let other = SecretKey::generate(&Context::new(params).unwrap(), &mut rng);
+    let request = KeyRequest {
+        conjugation: Some(1),
+        ..KeyRequest::default()
+    };
+    let none = Progress::none();
+    let theirs = EvaluationKeys::generate_to(Vec::new(), &other, &request, &mut rng, &none);
+    let place = (Layout::plain(4), SET.seeded_width);
+    let column = StoredColumn::encrypt_in(&other, place, &[1, 2, 3], &mut rng).unwrap();
+
+    let engine = engine();
+    let error = store(&engine, 0, &theirs.unwrap(), 4096).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("make the keys again"), "{error}");
+    assert!(engine.info(ring_key(0)).is_none());
+    store(&engine, 0, &key, 4096).unwrap();
+    let error = run(&engine, 0, &column, &CancelToken::new()).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("encrypt the column again"), "{error}");
 }

@@ -18,7 +18,7 @@ use crate::context::Basis;
 use crate::embedding::Embedding;
 use crate::evaluation::EvaluationKeys;
 use crate::evaluator::Evaluator;
-use crate::format::{FormatError, Reader, field};
+use crate::format::{FormatError, Kind, Reader, field};
 use crate::matrix::Matrices;
 use crate::poly::RnsPoly;
 use crate::ring_set::{RingPipeline, RingSet};
@@ -127,16 +127,7 @@ impl Batch {
     /// [`FormatError::Field`] for parameters of no set, and those of [`EvaluationKeys::read_from`].
     pub fn read_from<R: Read>(inner: R, progress: &Progress) -> Result<Batch, FormatError> {
         let reader = Reader::new(inner)?;
-        let set = RingSet::ALL
-            .into_iter()
-            .find(|set| set.params() == reader.params());
-        let set = set.ok_or_else(|| {
-            field(
-                "ring evaluation keys",
-                "the parameters",
-                "are those of no set of this version: make the keys again with it",
-            )
-        })?;
+        let set = RingSet::of_file(Kind::EvaluationKeys, reader.params())?;
         let context = set.context()?;
         let keys = EvaluationKeys::read_from(reader, &context, progress)?;
         let embedding = Embedding::new(context.degree());
@@ -199,6 +190,8 @@ impl Batch {
                     let column = inputs.get(*number);
                     let column =
                         column.ok_or_else(|| step_error(format!("reads input {number}")))?;
+                    // Before the tag, which other parameters make another one.
+                    self.set.check_column(column)?;
                     if column.tag() != self.tag() {
                         return Err(field("a ring column", "its tag", "names another key"));
                     }

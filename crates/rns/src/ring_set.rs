@@ -13,10 +13,12 @@ use crate::context::{Context, Threads};
 use crate::embedding::Embedding;
 use crate::evaluation::KeyRequest;
 use crate::evaluator::{lean_key_request, order_primes};
+use crate::format::{FormatError, Kind, field};
 use crate::params::{RnsParams, Shape as Sizes};
 use crate::pipeline::Pipeline;
 use crate::search::{Candidate, TableNoise};
 use crate::slots::ColumnSlots;
+use crate::stored::StoredColumn;
 use crate::table::{Digits, Exponential, Shape, Table};
 use crate::wide::{WidePipeline, WideShape};
 use crate::wide_search::WideCandidate;
@@ -306,6 +308,34 @@ impl RingSet {
     #[must_use]
     pub fn by_name(name: &str) -> Option<&'static RingSet> {
         Self::ALL.into_iter().find(|set| set.name == name)
+    }
+
+    /// The set of the parameters in a file of this kind.
+    ///
+    /// # Errors
+    /// [`FormatError::Field`] for parameters of no set: those of another version of a set have other primes.
+    pub fn of_file(kind: Kind, params: &RnsParams) -> Result<&'static RingSet, FormatError> {
+        let mut sets = Self::ALL.into_iter();
+        let set = sets.find(|set| set.params() == params);
+        set.ok_or_else(|| {
+            let problem = "are those of no set of this version: make the keys again with it";
+            field(kind.name(), "the parameters", problem)
+        })
+    }
+
+    /// Refuses a column of other parameters than the set has in this version.
+    ///
+    /// # Errors
+    /// [`FormatError::Field`].
+    pub fn check_column(&self, column: &StoredColumn) -> Result<(), FormatError> {
+        if column.is_of(self.params()) {
+            return Ok(());
+        }
+        let problem = format!(
+            "are not those of {} in this version: encrypt the column again with it",
+            self.name
+        );
+        Err(field("a ring column", "the parameters", problem))
     }
 
     /// The set for client keys that protect something, or for those of tests, that has messages of so many bits; the smallest one.

@@ -9,7 +9,7 @@ use toroid_rns::modulus_switch::{body_variance, pair_variance};
 use toroid_rns::ring_set::{RingSet, TINY_RING, TINY_RING9};
 use toroid_rns::stored::{Layout, Statement, StoredColumn};
 use toroid_rns::table::Table;
-use toroid_rns::{Ciphertext, SecretKey};
+use toroid_rns::{Ciphertext, Context, EvaluationKeys, KeyRequest, RnsParams, SecretKey};
 use toroid_task::{CancelToken, Cancelled, Progress};
 use toroid_tfhe::ClientKey;
 use toroid_tfhe::params::TINY_WOPBS;
@@ -123,6 +123,38 @@ fn programs_on_columns_give_what_an_interpreter_gives() {
     turns.0.cancel();
     let stopped = batch.run(&[&stored], &again, 1, &turns).unwrap_err();
     assert!(stopped.to_string().contains("cancelled"), "{stopped}");
+}
+
+/// A set that loses a prime or gets another keeps its name and number, so that files of before are refused by their parameters.
+#[test]
+fn keys_and_columns_of_another_version_of_a_ring_are_refused() {
+    let mut rng = Csprng::from_seed([23; 32]);
+    let client = ClientKey::generate(&TINY_WOPBS, &mut rng);
+    let secret = SecretKey::derive(SET, &client).unwrap();
+    let file = write_keys(Vec::new(), SET, &secret, &mut rng, &Progress::none()).unwrap();
+    let batch = Batch::read_from(file.as_slice(), &Progress::none()).unwrap();
+
+    let mut params: RnsParams = SET.params().clone();
+    params.chain.pop();
+    let other = SecretKey::generate(&Context::new(params).unwrap(), &mut rng);
+    let request = KeyRequest {
+        conjugation: Some(1),
+        ..KeyRequest::default()
+    };
+    let none = Progress::none();
+    let keys = EvaluationKeys::generate_to(Vec::new(), &other, &request, &mut rng, &none).unwrap();
+    let error = Batch::read_from(keys.as_slice(), &none).err().unwrap();
+    let error = error.to_string();
+    assert!(error.contains("ring evaluation keys"), "{error}");
+    assert!(error.contains("make the keys again"), "{error}");
+
+    let column = encrypt(SET, &other, &[1, 2, 3], &mut rng);
+    let column = StoredColumn::from_bytes(&column.to_bytes()).unwrap();
+    let turns = AtOnce(CancelToken::new());
+    let error = batch.run(&[&column], &[Step::Input(0)], 0, &turns);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("tiny-ring in this version"), "{error}");
+    assert!(error.contains("encrypt the column again"), "{error}");
 }
 
 /// Tables in two passes: several of one column, of a pair of columns in one message, and of a result that was stored.

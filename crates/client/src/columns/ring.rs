@@ -246,6 +246,8 @@ impl RingRows {
         let (bits, first) = (encoding.bits(), encoding.messages().start);
         let mut numbers = Vec::with_capacity(self.len() as usize);
         for (piece, rows) in &self.pieces {
+            // Before the tag, which other parameters make another one.
+            set.check_column(piece).map_err(own)?;
             if !piece.layout().is_plain(bits) {
                 let reason = "a ciphertext has another layout than the column".to_owned();
                 return Err(of("ring")(ColumnError::Damaged(reason)));
@@ -714,8 +716,28 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use toroid_rns::Context;
     use toroid_rns::ring_set::TINY_RING;
     use toroid_tfhe::params::TINY_WOPBS;
+
+    /// The set has had other primes: the column is no longer one of it, whatever its head says.
+    #[test]
+    fn a_column_of_another_version_of_its_ring_is_refused_by_name() {
+        let mut rng = Csprng::from_seed([9; 32]);
+        let client = ClientKey::generate(&TINY_WOPBS, &mut rng);
+        let place = (&TINY_RING, Encoding::new(4, false).unwrap());
+        let mut rows = RingRows::encrypt(&client, place, &[1, 2, 3], &Progress::none()).unwrap();
+        assert_eq!(rows.decrypt_above(&client, 0.0).unwrap(), [1, 2, 3]);
+        let mut params = TINY_RING.params().clone();
+        params.chain.pop();
+        let other = SecretKey::generate(&Context::new(params).unwrap(), &mut rng);
+        let place = (Layout::plain(4), TINY_RING.seeded_width);
+        let theirs = Ciphertext::encrypt_in(&other, place, &[1, 2, 3], &mut rng).unwrap();
+        rows.pieces = vec![(theirs, 0..3)];
+        let error = rows.decrypt_above(&client, 0.0).unwrap_err().to_string();
+        assert!(error.contains("tiny-ring in this version"), "{error}");
+        assert!(error.contains("encrypt the column again"), "{error}");
+    }
 
     #[test]
     fn heads_are_read_as_written_or_refused() {
