@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use sha2::Digest as _;
 use toroid_task::{Cancelled, Progress};
+use toroid_tfhe::column::Chunk;
 use toroid_tfhe::keys::{ClientKey, KeyTag};
 use toroid_tfhe::random::Csprng;
 
 use crate::RnsError;
 use crate::ciphertext::{Ciphertext, Plaintext};
+use crate::column::MAX_BITS;
 use crate::complex::Complex;
 use crate::context::Basis;
 use crate::embedding::Embedding;
@@ -22,6 +24,7 @@ use crate::format::{FormatError, Kind, Reader, field};
 use crate::matrix::Matrices;
 use crate::poly::RnsPoly;
 use crate::ring_set::{RingPipeline, RingSet};
+use crate::samples::{Padding, SampleKeys};
 use crate::secret::SecretKey;
 use crate::slots::{ColumnSlots, LinearSlots, Slots};
 use crate::stored::StoredColumn;
@@ -57,6 +60,21 @@ pub enum Step {
     Sum(usize, usize, u32),
     /// Tables of a value, which share its digits. A table takes as many bits as the set has.
     Tables(usize, Vec<Table>),
+}
+
+/// What a program finds at the number of an input.
+#[derive(Clone, Copy)]
+pub enum Input<'a> {
+    /// A ring column.
+    Column(&'a StoredColumn),
+    /// The rows of chunks of samples, one chunk after the other, and the keys that make a column of them.
+    Samples(&'a [Chunk], &'a SampleKeys),
+}
+
+impl<'a> From<&'a StoredColumn> for Input<'a> {
+    fn from(column: &'a StoredColumn) -> Input<'a> {
+        Input::Column(column)
+    }
 }
 
 /// What it takes to run programs on columns of a user.
@@ -166,19 +184,43 @@ impl Batch {
         words as u64
     }
 
-    /// Runs a program; gives the value of a number.
+    /// The ciphertext of an input.
+    fn input(&self, input: Input<'_>, turns: &dyn Turns) -> Result<Ciphertext, FormatError> {
+        match input {
+            Input::Column(column) => {
+                // Before the tag, which other parameters make another one.
+                self.set.check_column(column)?;
+                if column.tag() != self.tag() {
+                    return Err(field("a ring column", "its tag", "names another key"));
+                }
+                column.to_ciphertext(self.keys.context())
+            }
+            Input::Samples(chunks, keys) => {
+                if keys.tag() != self.tag() {
+                    let object = Kind::SampleKeys.name();
+                    return Err(field(object, "the tag of the ring", "names another key"));
+                }
+                let mut made = None;
+                turns.turn(keys.words(), &mut || {
+                    made = Some(keys.to_column(chunks, Padding::Drop));
+                })?;
+                made.unwrap_or(Err(Cancelled.into()))
+            }
+        }
+    }
+
+    /// Runs a program; gives the value of a number. Samples lose their bit of padding ([`Padding::Drop`]).
     ///
     /// # Errors
     /// [`FormatError::Field`] for inputs of another set or another key, and for a program that is none; [`FormatError::Rns`] from the operations,
     /// and once cancelled.
-    pub fn run(
+    pub fn run<'a>(
         &self,
-        inputs: &[&StoredColumn],
+        inputs: &[impl Into<Input<'a>> + Copy],
         steps: &[Step],
         output: usize,
         turns: &dyn Turns,
     ) -> Result<Ciphertext, FormatError> {
-        let context = self.keys.context();
         let mut values: Vec<Ciphertext> = Vec::new();
         for step in steps {
             let value = |number: &usize| {
@@ -187,15 +229,9 @@ impl Batch {
             };
             let made = match step {
                 Step::Input(number) => {
-                    let column = inputs.get(*number);
-                    let column =
-                        column.ok_or_else(|| step_error(format!("reads input {number}")))?;
-                    // Before the tag, which other parameters make another one.
-                    self.set.check_column(column)?;
-                    if column.tag() != self.tag() {
-                        return Err(field("a ring column", "its tag", "names another key"));
-                    }
-                    column.to_ciphertext(context)?
+                    let input = inputs.get(*number).copied();
+                    let input = input.ok_or_else(|| step_error(format!("reads input {number}")))?;
+                    self.input(input.into(), turns)?
                 }
                 Step::Add(a, b) => {
                     let mut sum = value(a)?.clone();
@@ -237,7 +273,7 @@ impl Batch {
     fn constant(&self, constant: i32, bits: u32) -> Result<Plaintext, FormatError> {
         let context = self.keys.context();
         let q = context.params().chain[0];
-        if !(1..=16).contains(&bits) {
+        if !(1..=MAX_BITS).contains(&bits) {
             return Err(step_error(format!("adds a message of {bits} bits")));
         }
         let message = i128::from(constant).rem_euclid(1 << bits);

@@ -38,6 +38,7 @@ use crate::modulus_switch::ModulusSwitch;
 use crate::noise;
 use crate::params::RnsParams;
 use crate::poly::{Form, RnsPoly};
+use crate::ring_set::RingSet;
 use crate::secret::{SecretKey, SecretPoly};
 
 const OBJECT: &str = Kind::SampleKeys.name();
@@ -269,6 +270,19 @@ impl SampleKeys {
         &self.set
     }
 
+    /// Refuses keys of samples of another parameter set.
+    ///
+    /// # Errors
+    /// [`FormatError::Field`].
+    pub fn expect_set(&self, set: &ParamSet) -> Result<(), FormatError> {
+        expect(
+            OBJECT,
+            "the parameter set of samples",
+            set.name,
+            self.set.name,
+        )
+    }
+
     /// The tag of the columns' secrets.
     #[must_use]
     pub fn tag(&self) -> &KeyTag {
@@ -279,6 +293,19 @@ impl SampleKeys {
     #[must_use]
     pub fn client_tag(&self) -> &KeyTag {
         &self.client
+    }
+
+    /// Words of both keys in memory.
+    pub(crate) fn words(&self) -> u64 {
+        let rows = self.to_columns.rows.iter().chain(&self.to_samples.rows);
+        rows.map(|row| (row.len() * self.context.degree()) as u64)
+            .sum()
+    }
+
+    /// Bytes of memory that they take.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        8 * self.words()
     }
 
     /// N/n, the chunks of a full column.
@@ -441,6 +468,40 @@ impl SampleKeys {
             }
         }
         Ok(writer.finish()?)
+    }
+
+    /// Bytes of the file of the keys with [`GADGET`] between columns of a ring and samples of a set.
+    ///
+    /// # Errors
+    /// Those of [`SampleKeys::generate`] and of [`RingSet::context`].
+    pub fn file_bytes(ring: &RingSet, set: &ParamSet) -> Result<u64, FormatError> {
+        check(ring.params(), set, GADGET)?;
+        let context = ring.context()?;
+        let rest = Self::payload_bytes(&context, set, GADGET);
+        Ok(format::file_bytes(ring.params(), rest))
+    }
+
+    /// Reads keys with [`GADGET`] of a ring by name.
+    ///
+    /// # Errors
+    /// [`FormatError::Field`] for parameters of no ring and for another gadget; those of [`SampleKeys::read_from`].
+    pub fn read_of_set<R: Read>(
+        inner: R,
+        progress: &Progress,
+    ) -> Result<(&'static RingSet, SampleKeys), FormatError> {
+        let reader = Reader::new(inner)?;
+        reader.expect_kind(Kind::SampleKeys)?;
+        let ring = RingSet::of_file(Kind::SampleKeys, reader.params())?;
+        let keys = SampleKeys::read_from(reader, &ring.context()?, progress)?;
+        if keys.gadget != GADGET {
+            let (levels, base) = (keys.gadget.levels, keys.gadget.log2_base);
+            let problem = format!(
+                "has {levels} digits of {base} bits, not {} of {}",
+                GADGET.levels, GADGET.log2_base
+            );
+            return Err(field(OBJECT, "the gadget", problem));
+        }
+        Ok((ring, keys))
     }
 
     /// Reads keys into a context of their parameters.

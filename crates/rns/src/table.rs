@@ -154,7 +154,16 @@ impl Table {
         }
     }
 
-    /// Bits of the values.
+    /// The same values with a bit of padding above them, as samples have it: m at m/2^(b+1) where it was at m/2^b.
+    #[must_use]
+    pub fn padded(self) -> Table {
+        Table {
+            output_bits: self.output_bits + 1,
+            ..self
+        }
+    }
+
+    /// Bits of the values, with their padding.
     #[must_use]
     pub fn output_bits(&self) -> u32 {
         self.output_bits

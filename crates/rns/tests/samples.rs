@@ -4,15 +4,19 @@
 
 use std::sync::Arc;
 
+use toroid_rns::batch::{self, Batch, Input, Step, Turns};
 use toroid_rns::format::Reader;
+use toroid_rns::ring_set::{RING8, RING12, RING16, TINY_RING, TINY_RING9};
 use toroid_rns::samples::{GADGET, Padding, SampleKeys, column_variance, sample_variance};
+use toroid_rns::search::LOG2_FAILURE;
 use toroid_rns::stored::{Layout, Statement, StoredColumn};
+use toroid_rns::table::Table;
 use toroid_rns::{Ciphertext, Context, RnsParams, SecretKey, Shape, column, noise};
-use toroid_task::{CancelToken, Progress};
-use toroid_tfhe::column::{Chunk, ColumnForm};
+use toroid_task::{CancelToken, Cancelled, Progress};
+use toroid_tfhe::column::{Chunk, ColumnForm, packed_rounding};
 use toroid_tfhe::encoding::Encoding;
-use toroid_tfhe::noise::StatedNoise;
-use toroid_tfhe::params::{Gadget, TINY, TINY_WOPBS};
+use toroid_tfhe::noise::{StatedNoise, log2_decoding_failure};
+use toroid_tfhe::params::{Gadget, MESSAGE8, MESSAGE14, MESSAGE16, TINY, TINY_WOPBS};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::{ClientKey, ciphertext};
 
@@ -271,4 +275,117 @@ fn keys_come_back_and_others_are_refused() {
             .to_string()
             .contains("the chunks are 17")
     );
+}
+
+/// Each turn at once.
+struct AtOnce;
+
+impl Turns for AtOnce {
+    fn turn(&self, _: u64, work: &mut (dyn FnMut() + Send)) -> Result<(), Cancelled> {
+        work();
+        Ok(())
+    }
+}
+
+/// Samples, a table in a ring, samples: with the noise of the formulas, and the bit of padding that samples have.
+#[test]
+fn samples_go_through_a_table_and_back() {
+    let set = &TINY_RING9;
+    let mut rng = Csprng::from_seed([22; 32]);
+    let client = ClientKey::generate(&TINY_WOPBS, &mut rng);
+    let secret = SecretKey::derive(set, &client).unwrap();
+    let none = Progress::none();
+    let keys = SampleKeys::generate(&client, &secret, GADGET, &mut rng).unwrap();
+    let file = keys.write_to(Vec::new(), &none).unwrap();
+    let bytes = SampleKeys::file_bytes(set, &TINY_WOPBS).unwrap();
+    assert_eq!(file.len() as u64, bytes);
+    let (of_set, keys) = SampleKeys::read_of_set(file.as_slice(), &none).unwrap();
+    assert_eq!(of_set, set);
+    let file = batch::write_keys(Vec::new(), set, &secret, &mut rng, &none).unwrap();
+    let ring = Batch::read_from(file.as_slice(), &none).unwrap();
+
+    let encoding = Encoding::new(BITS, false).unwrap();
+    let messages: Vec<i64> = (0..set.rows() as i64).map(|row| row * 37 % 512).collect();
+    let chunks = messages.chunks(ROWS).map(|rows| {
+        let bytes = client.encrypt_chunk(rows, encoding, &mut rng).unwrap();
+        Chunk::new(&TINY_WOPBS, ColumnForm::Seeded, &bytes, rows.len()).unwrap()
+    });
+    let chunks: Vec<Chunk> = chunks.collect();
+    let f = |m: u32| m.wrapping_mul(m).wrapping_mul(0x9e37_79b9) >> 23;
+    let table = Table::new(BITS, BITS, (0..512).map(f).collect());
+    let steps = [
+        Step::Input(0),
+        Step::Tables(0, vec![table.unwrap().padded()]),
+    ];
+    let input = [Input::Samples(&chunks, &keys)];
+    let value = ring.run(&input, &steps, 1, &AtOnce).unwrap();
+    let made = keys.to_chunks(&value, Padding::Keep).unwrap();
+
+    let expected: Vec<i64> = messages.iter().map(|m| f(*m as u32).into()).collect();
+    let mut found = Vec::new();
+    for chunk in &made {
+        found.extend(client.decrypt_chunk(chunk, encoding).unwrap());
+    }
+    assert_eq!(found, expected);
+    let params = set.params();
+    let fresh = (2.0 * TINY_WOPBS.log2_glwe_noise).exp2();
+    let column = column_variance(params, &TINY_WOPBS, GADGET, Padding::Drop, fresh);
+    let (result, _) = set.table_noise(column);
+    let formula = sample_variance(params, &TINY_WOPBS, GADGET, Padding::Keep, result);
+    let mut sample = vec![0; TINY_WOPBS.lwe_bytes()];
+    let mut squares = 0.0;
+    for (row, message) in expected.iter().enumerate() {
+        let at = row % ROWS;
+        made[row / ROWS].expand(at..at + 1, &mut sample).unwrap();
+        let off = client.phase(&sample).unwrap() - *message as f64 / 1024.0;
+        squares += (off - off.round()).powi(2);
+    }
+    // The formula of a table is an upper bound.
+    let ratio = squares / expected.len() as f64 / formula;
+    assert!((1e-4..1.25).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn keys_of_no_ring_or_of_another_gadget_are_refused() {
+    let none = Progress::none();
+    let bench = bench(GADGET);
+    let refused = |file: &[u8], words: &str| {
+        let error = SampleKeys::read_of_set(file, &none).err().unwrap();
+        assert!(error.to_string().contains(words), "{error}");
+    };
+    let file = bench.keys.write_to(Vec::new(), &none).unwrap();
+    refused(&file, "no set of this version");
+    let mut rng = Csprng::from_seed([24; 32]);
+    let client = ClientKey::generate(&TINY_WOPBS, &mut rng);
+    let secret = SecretKey::derive(&TINY_RING9, &client).unwrap();
+    let keys = SampleKeys::generate(&client, &secret, COARSE, &mut rng).unwrap();
+    refused(&keys.write_to(Vec::new(), &none).unwrap(), "the gadget");
+    let error = keys.expect_set(&MESSAGE16).unwrap_err().to_string();
+    assert!(error.contains("tiny-wopbs, not message16"), "{error}");
+}
+
+/// Fresh samples, a table in the ring, and samples again: every step of it, and the numbers read at its end. Without a bit of padding
+/// the table sees 2^-b between messages, and the samples that it makes have 2^-(b+1).
+#[test]
+fn the_way_of_samples_through_a_table_fails_less_than_promised() {
+    for (set, samples, bits) in [
+        (&RING8, &MESSAGE8, 8),
+        (&RING12, &MESSAGE14, 12),
+        (&RING16, &MESSAGE14, 14),
+        (&RING16, &MESSAGE16, 16),
+        (&TINY_RING, &TINY_WOPBS, 4),
+        (&TINY_RING9, &TINY_WOPBS, 9),
+    ] {
+        let params = set.params();
+        let fresh = (2.0 * samples.log2_glwe_noise).exp2();
+        let column = column_variance(params, samples, GADGET, Padding::Drop, fresh);
+        // A sum of two columns, too.
+        let (result, table) = set.table_noise(2.0 * column);
+        assert!(table <= LOG2_FAILURE, "{}: {table}", set.name);
+        let back = sample_variance(params, samples, GADGET, Padding::Keep, result)
+            + packed_rounding(samples).unwrap();
+        let rows = (set.rows() as f64).log2();
+        let read = log2_decoding_failure(bits, back, f64::NEG_INFINITY) + rows;
+        assert!(read <= LOG2_FAILURE, "{} {bits}: {read}", set.name);
+    }
 }

@@ -49,7 +49,7 @@ pub use chunk::{Chunk, expand};
 pub use form::{ColumnForm, chunk_bytes, rows_per_chunk};
 pub use group::{ChunkSeed, ColumnGroup, GroupColumn, GroupSeed};
 pub use header::ColumnHeader;
-pub use noise::{packed_variance, packed_width, seeded_width};
+pub use noise::{packed_rounding, packed_variance, packed_width, seeded_width};
 pub use object::{Column, ColumnBytesBuilder, assemble, column_bytes, put_header};
 pub(crate) use pack::pack;
 pub use segment::Segment;

@@ -206,6 +206,21 @@ impl Chunk {
         }
     }
 
+    /// The first rows of a chunk.
+    ///
+    /// # Errors
+    /// [`TfheError::Rows`] for more than it has; [`TfheError::NoForm`] for a chunk whose rows do not share masks over the Goldilocks prime;
+    /// [`TfheError::ChunkRows`] for none.
+    pub fn leading(self, rows: usize) -> Result<Chunk, TfheError> {
+        check_range(&(0..rows), self.rows())?;
+        let words = self.glwe().ok_or(TfheError::NoForm {
+            form: "shared",
+            params: self.params.name,
+        })?;
+        let words = words.get(..self.params.extracted_dimension() + rows);
+        Chunk::from_glwe(&self.params, words.unwrap_or_default().to_vec())
+    }
+
     pub(super) fn words(&self) -> &Words {
         &self.words
     }

@@ -57,8 +57,13 @@ pub fn packed_variance(
     input_variance: f64,
 ) -> Option<f64> {
     let stages = wopbs::noise::stages(params, params.wopbs?, assumptions, params.message_bits);
-    let rounding = rounding_variance(params, packed_width(params)?);
-    Some(input_variance + stages.trace + rounding)
+    Some(input_variance + stages.trace + packed_rounding(params)?)
+}
+
+/// What the rounding of [`packed_variance`] adds to a row. `None` for a set without wide functions.
+#[must_use]
+pub fn packed_rounding(params: &ParamSet) -> Option<f64> {
+    Some(rounding_variance(params, packed_width(params)?))
 }
 
 /// What rounding to words of `width` bits adds to a row.
