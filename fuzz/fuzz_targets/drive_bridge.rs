@@ -306,7 +306,7 @@ impl Bench {
                 let bytes = match kind {
                     KeyKind::Bootstrapping => LEAST.bootstrapping_key_bytes(),
                     KeyKind::KeySwitching => LEAST.key_switching_key_bytes(),
-                    KeyKind::Ring => 0,
+                    KeyKind::Ring | KeyKind::Conversion => 0,
                 };
                 let vr = VrNumber::key(0, kind).expect("key id 0");
                 bench.store(vr, &LEAST, &KEY[..bytes as usize]);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
-use toroid_client::columns::{ColumnStat, MapPlan, MapRequest};
+use toroid_client::columns::{ColumnStat, MapPlan, MapRequest, Way};
 use toroid_client::drive::{Drive as Inner, OpenOptions};
 use toroid_client::ledger::Ledger;
 use toroid_client::location::Location;
@@ -63,6 +63,8 @@ impl Request {
             output: &self.output,
             replace: self.replace,
             unit: self.unit,
+            way: Way::Samples,
+            form: None,
         })
     }
 

@@ -88,7 +88,9 @@ impl<'a> Lab<'a> {
         let total_size = match kind {
             KeyKind::Bootstrapping => form.bootstrapping_key_bytes(params),
             KeyKind::KeySwitching => form.key_switching_key_bytes(params),
-            KeyKind::Ring => return Err("ring keys have another source".into()),
+            KeyKind::Ring | KeyKind::Conversion => {
+                return Err("keys of rings have another source".into());
+            }
         };
         let vr = VrNumber::key(KEY_ID, kind)?;
         let mut offset = 0;
@@ -117,7 +119,7 @@ impl<'a> Lab<'a> {
                 self.client
                     .key_switching_key(form, &mut rng, &progress, &mut put)?;
             }
-            KeyKind::Ring => {}
+            KeyKind::Ring | KeyKind::Conversion => {}
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use toroid_bench_common::Error;
 use toroid_client::blob;
-use toroid_client::columns::{EncryptedRows, MapRequest};
+use toroid_client::columns::{EncryptedRows, MapRequest, Way};
 use toroid_client::drive::Drive;
 use toroid_client::session::Session;
 use toroid_drive::image::{FormatOptions, MetadataMode};
@@ -140,6 +140,8 @@ pub fn on_an_image(client: &ClientKey, numbers: &Numbers) -> Result<Vec<Row>, Er
             output: &output,
             replace: false,
             unit: None,
+            way: Way::Samples,
+            form: None,
         };
         summed.push(seconds(|| drive.wait(session.map(&request, &none)))?.0);
         let sum = drive.wait(session.read_rows(&output, None, &none))?;

@@ -63,7 +63,9 @@ fn load(
     let generated = match kind {
         KeyKind::Bootstrapping => client.bootstrapping_key(form, rng, progress, sink),
         KeyKind::KeySwitching => client.key_switching_key(form, rng, progress, sink),
-        KeyKind::Ring => unreachable!("the engine in hardware has no ring key"),
+        KeyKind::Ring | KeyKind::Conversion => {
+            unreachable!("the engine in hardware has no keys of rings")
+        }
     };
     if let Some(error) = failure {
         return Err(error.into());

@@ -39,6 +39,8 @@ mod rows;
 mod stored;
 #[cfg(feature = "image")]
 mod triggered;
+#[cfg(feature = "image")]
+mod way;
 
 use crate::session::SessionError;
 
@@ -51,6 +53,8 @@ pub use object::result_bytes;
 pub use ring::{RingColumn, RingRows};
 pub use rows::EncryptedRows;
 pub use stored::{ColumnStat, StoredColumn};
+#[cfg(feature = "image")]
+pub use way::{Reason, RowForm, Way, WayTimes};
 
 /// The error of the column of this name.
 fn of(name: &str) -> impl FnOnce(ColumnError) -> SessionError {

@@ -678,19 +678,45 @@ impl Session {
         self.put_one(key, progress).await
     }
 
-    /// Has the drive load the ring key of a key id, which nothing else loads: it is large, and only programs on ring columns need it. Returns
-    /// the bytes read.
+    /// Generates the keys by which columns change between samples and ring columns on the drive, and writes them to the drive
+    /// ([`Object::conversion_key`]).
+    ///
+    /// # Errors
+    /// As [`Session::generate_key`].
+    pub async fn generate_conversion_key(
+        &self,
+        key_id: u32,
+        client: &ClientKey,
+        set: &'static RingSet,
+        progress: &Progress,
+    ) -> Result<BlobStat, SessionError> {
+        let key = Object::conversion_key(key_id, client, set)?;
+        self.put_one(key, progress).await
+    }
+
+    /// Has the drive load the ring key of a key id, and the conversion key if a program `converts`. Nothing else loads them: the first is
+    /// large, and only programs on ring columns need either. Returns the bytes read.
     ///
     /// # Errors
     /// [`SessionError::Missing`], those of the store.
-    pub async fn load_ring_key(
+    pub async fn load_ring_keys(
         &self,
         key_id: u32,
+        converts: bool,
         progress: &Progress,
     ) -> Result<u64, SessionError> {
-        let vr = VrNumber::key(key_id, KeyKind::Ring)?;
-        let blob = self.find(vr).ok_or(SessionError::Missing(vr))?;
-        self.pass_through(&blob, (0, blob.size), progress).await
+        let kinds = [KeyKind::Ring, KeyKind::Conversion].into_iter();
+        let mut blobs = Vec::new();
+        for kind in kinds.take(1 + usize::from(converts)) {
+            let vr = VrNumber::key(key_id, kind)?;
+            blobs.push(self.find(vr).ok_or(SessionError::Missing(vr))?);
+        }
+        let total = blobs.iter().map(|blob| blob.size).sum();
+        let mut done = 0;
+        for blob in &blobs {
+            done = self.pass_through(blob, (done, total), progress).await?;
+        }
+        Ok(done)
     }
 
     /// Reads a blob, so that it comes into its register, and checks it if the ledger knows it. Its bytes count on from `done` of `total`;
@@ -1112,8 +1138,9 @@ impl Session {
             // No register holds a column.
             let fits =
                 |sc: ScMetadata| sc.vr().key_id() == key_id && wanted(sc.vr().ty()) && !sc.column();
+            let of_ring = [KeyKind::Ring, KeyKind::Conversion].map(KeyKind::data_id);
             let is_ring_key = |sc: ScMetadata| {
-                sc.vr().ty() == VrType::Key && sc.vr().data_id() == KeyKind::Ring.data_id()
+                sc.vr().ty() == VrType::Key && of_ring.contains(&sc.vr().data_id())
             };
             let fits = |sc: ScMetadata| fits(sc) && !is_ring_key(sc);
             blob.written && blob.sc.is_some_and(fits)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use toroid_client::blob::BlobError;
-use toroid_client::columns::{ColumnError, EncryptedRows, MapPlan, MapReport, MapRequest};
+use toroid_client::columns::{ColumnError, EncryptedRows, MapPlan, MapReport, MapRequest, Way};
 use toroid_client::prelude::*;
 use toroid_client::session::SessionError;
 use toroid_drive::image::FormatOptions;
@@ -175,6 +175,8 @@ fn with<T>(
         output,
         replace: false,
         unit,
+        way: Way::Samples,
+        form: None,
     })
 }
 

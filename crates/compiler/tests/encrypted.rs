@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use toroid_client::columns::{EncryptedRows, MapRequest};
+use toroid_client::columns::{EncryptedRows, MapRequest, Way};
 use toroid_client::drive::Drive;
 use toroid_compiler::{Compiled, Graph, Options, compile};
 use toroid_task::Progress;
@@ -68,6 +68,8 @@ impl Place {
             output: &output,
             replace: false,
             unit: None,
+            way: Way::Samples,
+            form: None,
         };
         let plan = self.drive.wait(session.plan_map(&request)).unwrap();
         // The compiler promises for all rows what the client expects of one.

@@ -69,6 +69,8 @@ mod workers;
 
 pub use access::{HostIdentity, HostStatistics, KeyAccess};
 pub use command::Effect;
+#[cfg(feature = "computational-programs")]
+pub use evaluate::RingWay;
 pub use log::{DriveStatistics, ProgramRun, ProgramStatistics, TraceEvent, TraceKind};
 pub use ssd_side::SWAP_NSID;
 pub use under_way::RunningProgram;
@@ -77,7 +79,7 @@ pub(crate) use access::Hosted;
 pub(crate) use command::{Context, Reply};
 pub(crate) use commands::{Bridge, Step};
 #[cfg(feature = "computational-programs")]
-pub(crate) use evaluate::Described;
+pub(crate) use evaluate::{Described, ResultPlace};
 pub(crate) use log::Log;
 pub(crate) use plain::{Ended, Plain};
 pub(crate) use ssd_side::{NSID, SsdSide};

@@ -29,7 +29,7 @@ use toroid_nvme::{
 use toroid_task::CancelToken;
 
 use crate::bridge::status::{MEMORY_RANGE, METADATA_INVALID, PROGRAM_REFUSED, VENDOR_STATUSES};
-use crate::bridge::{Described, Effect, Fault};
+use crate::bridge::{Described, Effect, Fault, ResultPlace};
 use crate::drive::{DriveController, Threads};
 use memory::{Memory, MemoryCommand, Sources, Span};
 use programs::{Execution, Programs, Range};
@@ -346,6 +346,7 @@ impl ComputationalController {
                     inputs,
                     result,
                     place,
+                    ring,
                 } = decoded?;
                 let inputs = inputs
                     .into_iter()
@@ -353,7 +354,8 @@ impl ComputationalController {
                     .collect::<Result<Vec<_>, _>>()?;
                 let room = result.map_or(0, |range| range.span.len);
                 let room = room.saturating_sub(ScMetadata::SIZE as u64);
-                let found = bridge.evaluate(context, (name, &program), &inputs, (place, room))?;
+                let form = ResultPlace { place, room, ring };
+                let found = bridge.evaluate(context, (name, &program), &inputs, form)?;
                 if let Some(range) = result {
                     state.put(range, &found)?;
                 }
@@ -483,6 +485,7 @@ impl ComputationalController {
                     &(u64::from(self.config.program_bytes) / MIB).to_le_bytes(),
                 );
                 put(16, &[0]);
+                put(request::FORMS_BYTE, &[request::CONVERTS]);
             }
             (cns::NAMESPACE_OF_SET, csi::MEMORY) => {
                 let memory = self.state.memory(nsid)?;

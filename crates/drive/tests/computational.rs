@@ -11,12 +11,12 @@ use common::*;
 use futures::executor::block_on;
 use proptest::prelude::*;
 use tokio::net::TcpListener;
-use toroid_drive::bridge::Effect;
 use toroid_drive::bridge::status::{
     MEMORY_RANGE, METADATA_INVALID, METADATA_MISMATCH, NO_PROGRAM, NO_RANGE_SET, NO_ROOM,
     PART_ORDER, PROGRAM_IN_USE, PROGRAM_INACTIVE, PROGRAM_MALFORMED, PROGRAM_REFUSED,
     REGISTER_EMPTY, TOO_MANY_RANGES, TRIGGER_SPLIT, WRONG_KEY_TAG, WRONG_PARAMETERS, WRONG_SIZE,
 };
+use toroid_drive::bridge::{Effect, RingWay};
 use toroid_drive::computational::request::{self, MemoryRange};
 use toroid_drive::computational::{MAX_PROGRAMS, MAX_RANGE_SETS, MAX_RANGES, PROGRAM_TYPE, opcode};
 use toroid_drive::{
@@ -25,7 +25,7 @@ use toroid_drive::{
 };
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::testing::{InterceptedBackend, decode_sample};
-use toroid_engine::{BackendError, KeyForm, Requester};
+use toroid_engine::{BackendError, KeyForm, Requester, RingForm};
 use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{VrNumber, assemble, encode};
 use toroid_nvme::admin::{cns, csi, opcode as admin};
@@ -35,6 +35,7 @@ use toroid_nvme::tcp::{self, Address, serve};
 use toroid_nvme::{
     BROADCAST_NSID, Controller, OtherNamespace, Request, Response, Sqe, Status, read_blocks,
 };
+use toroid_rns::ring_set::TINY_RING;
 use toroid_task::CancelToken;
 use toroid_task::Progress;
 use toroid_tfhe::arithmetic::ArithmeticKind;
@@ -835,6 +836,19 @@ fn what_a_program_cannot_be_executed_on() {
     let mut high = execute(3, set, 0b011, 3);
     high.sqe.cdw11 = 1.into();
     assert_eq!(fail(&controller, high), Status::INVALID_FIELD);
+    // A parameter set, a ring that there is not, and bits beside it; single samples in a ring.
+    for form in [9, 0x4fff, 0x2000_4001, 0x8000_0000] {
+        let mut in_ring = execute(3, set, 0b011, 3);
+        in_ring.sqe.cdw14 = form.into();
+        assert_eq!(fail(&controller, in_ring), Status::INVALID_FIELD);
+    }
+    let form = RingForm::Samples;
+    let way = RingWay {
+        set: &TINY_RING,
+        form,
+    };
+    let in_ring = request::in_ring(execute(3, set, 0b011, 3), way);
+    assert_eq!(fail(&controller, in_ring), METADATA_MISMATCH);
     let mut both = execute(3, set, 0b011, 3);
     both.sqe.cdw3 = 1.into();
     both.data = descriptors(&[(MEMORY, 0, RECORD)]);
@@ -1059,6 +1073,7 @@ fn what_the_controller_tells() {
         data[..17],
         [16, 0, 64, 0, 2, 0, 64, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
     );
+    assert_eq!(data[request::FORMS_BYTE], request::CONVERTS);
     let data = ok(
         &controller,
         identify(cns::NAMESPACE_OF_SET, csi::MEMORY, MORE_MEMORY),

@@ -15,6 +15,7 @@ use toroid_rns::batch::Step;
 use toroid_rns::ring_set::RingSet;
 use toroid_rns::stored::{Layout, Statement, StoredColumn};
 use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::column::Chunk;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::seeded::KeyForm;
 
@@ -58,6 +59,35 @@ pub struct BootstrapTask<'a> {
     pub input_bits: u32,
 }
 
+/// Rows that a program on ring columns reads: of one ciphertext.
+#[derive(Clone, Copy, Debug)]
+pub enum RingOperand<'a> {
+    /// A ring column.
+    Column(&'a StoredColumn),
+    /// Chunks of samples, each of as many rows as a chunk has, but for the last.
+    Samples(&'a [Chunk]),
+}
+
+impl RingOperand<'_> {
+    /// How many there are.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        match self {
+            RingOperand::Column(column) => column.rows(),
+            RingOperand::Samples(chunks) => chunks.iter().map(Chunk::rows).sum(),
+        }
+    }
+}
+
+/// What becomes of the result of a program on ring columns.
+#[derive(Clone, Copy, Debug)]
+pub enum RingTarget {
+    /// A ring column: how it is to be stored, the bits of a word, and what is known of it.
+    Column((Layout, u32), Statement),
+    /// Chunks of samples, which have the bit of padding that the steps leave above their messages.
+    Samples,
+}
+
 /// A program on ring columns, as a back end gets it: as a whole, so that values between its steps need no form in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct RingProgram<'a> {
@@ -65,12 +95,28 @@ pub struct RingProgram<'a> {
     pub steps: &'a [Step],
     /// The number of the value that is wanted.
     pub output: usize,
-    /// How it is to be stored, and the bits of a word.
-    pub place: (Layout, u32),
     /// Its rows.
     pub rows: usize,
-    /// What is known of it.
-    pub statement: Statement,
+    /// Its form.
+    pub target: RingTarget,
+}
+
+/// The result of a program on ring columns, in the form of its [`RingTarget`].
+#[derive(Clone, Debug)]
+pub enum RingMade {
+    /// A ring column.
+    Column(StoredColumn),
+    /// Chunks of samples.
+    Samples(Vec<Chunk>),
+}
+
+/// The keys of a program on ring columns.
+#[derive(Clone, Copy)]
+pub struct RingKeys<'a> {
+    /// Of [`KeyKind::Ring`].
+    pub ring: &'a dyn LoadedKey,
+    /// Of [`KeyKind::Conversion`], for rows or a result in samples.
+    pub conversion: Option<&'a dyn LoadedKey>,
 }
 
 /// Arithmetic on LWE samples, and on ring columns where a back end has that. Every method may be called from several threads at a time.
@@ -171,18 +217,18 @@ pub trait Backend: Send + Sync {
         })
     }
 
-    /// Runs a program on ring columns under a key of [`KeyKind::Ring`]. It gives its turn to other requesters between operations, and looks at the
+    /// Runs a program on ring columns. It gives its turn to other requesters between operations, and looks at the
     /// cancellation token there.
     ///
     /// # Errors
     /// [`BackendError::Unsupported`] where the back end has no ring columns, [`BackendError::Cancelled`] or a failure.
     fn run_ring(
         &self,
-        _key: &dyn LoadedKey,
-        _columns: &[&StoredColumn],
+        _keys: RingKeys<'_>,
+        _operands: &[RingOperand<'_>],
         _program: &RingProgram<'_>,
         _requester: Requester<'_>,
-    ) -> Result<StoredColumn, BackendError> {
+    ) -> Result<RingMade, BackendError> {
         Err(BackendError::Unsupported {
             reason: format!("{} does not compute on ring columns", self.name()),
         })
@@ -285,7 +331,7 @@ pub trait LoadedKey: Any + Send + Sync {
     /// Memory that it holds, in bytes.
     fn bytes(&self) -> u64;
 
-    /// The ring of a key of [`KeyKind::Ring`].
+    /// The ring of a key of [`KeyKind::Ring`] or [`KeyKind::Conversion`].
     fn ring_set(&self) -> Option<&'static RingSet> {
         None
     }

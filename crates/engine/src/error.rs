@@ -22,6 +22,12 @@ pub enum EngineError {
         /// The key's register.
         vr: VrNumber,
     },
+    /// The keys between samples and ring columns are not loaded.
+    #[error("the column engine needs conversion keys: {vr} is empty")]
+    MissingConversionKey {
+        /// The keys' register.
+        vr: VrNumber,
+    },
     /// Registers of this type do not hold LWE samples.
     #[error("virtual register {vr} is not an LWE sample (expected type cor or cow)")]
     NotASample {

@@ -47,7 +47,9 @@ pub use part::Part;
 pub use processor::{InstructionTiming, PreparedRun, Run, RunOutcome};
 pub use register::{Attributes, RegisterInfo, check_size, register_bytes};
 pub use requester::{BOOTSTRAPS, PASSES, Requester};
-pub use ring::{FunctionOf, MadeRingColumn, RingFacts, RingForecast, RingInput, RingJob};
+pub use ring::{
+    FunctionOf, MadeRingColumn, RingFacts, RingForecast, RingForm, RingInput, RingJob, RingRows,
+};
 pub use store::{Prepared, StoreOutcome};
 pub use swap::{MemorySwap, PagingContext, Swap, SwapError};
 pub use toroid_isa::KeyKind;

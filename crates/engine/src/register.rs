@@ -100,20 +100,25 @@ pub struct RegisterInfo {
 
 /// Which key the register holds, if Table 3 has a key with its data id.
 pub(crate) fn key_kind(vr: VrNumber) -> Option<KeyKind> {
-    [KeyKind::Bootstrapping, KeyKind::KeySwitching, KeyKind::Ring]
+    KeyKind::ALL
         .into_iter()
         .find(|kind| vr.ty() == VrType::Key && kind.data_id() == vr.data_id())
 }
 
-/// Most bytes of a ring key.
+/// Whether the register holds a key of the ring layer.
+pub(crate) fn is_of_ring(vr: VrNumber) -> bool {
+    matches!(key_kind(vr), Some(KeyKind::Ring | KeyKind::Conversion))
+}
+
+/// Most bytes of a key of the ring layer.
 const MAX_RING_KEY_BYTES: u64 = 4 << 30;
 
-/// Bytes of a key object. Forms of the same size have the same bytes. `None` for a ring key, whose ring has its own.
+/// Bytes of a key object. Forms of the same size have the same bytes. `None` for a key of the ring layer, whose ring has its own.
 fn key_bytes(kind: KeyKind, form: KeyForm, params: &ParamSet) -> Option<u64> {
     match kind {
         KeyKind::Bootstrapping => Some(form.bootstrapping_key_bytes(params)),
         KeyKind::KeySwitching => Some(form.key_switching_key_bytes(params)),
-        KeyKind::Ring => None,
+        KeyKind::Ring | KeyKind::Conversion => None,
     }
 }
 
@@ -124,7 +129,7 @@ pub(crate) fn key_form(kind: KeyKind, params: &ParamSet, size: u64) -> Option<Ke
         .find(|form| key_bytes(kind, *form, params) == Some(size))
 }
 
-/// Size of a register's content in bytes (Table 3); `None` for programs and ring keys, whose size is their own, and for data ids
+/// Size of a register's content in bytes (Table 3); `None` for programs and keys of the ring layer, whose size is their own, and for data ids
 /// that the table does not have.
 #[must_use]
 pub fn register_bytes(vr: VrNumber, params: &ParamSet) -> Option<u64> {
@@ -160,7 +165,7 @@ pub fn check_size(vr: VrNumber, params: &ParamSet, found: u64) -> Result<(), Eng
         }
         return Ok(());
     }
-    if key_kind(vr) == Some(KeyKind::Ring) {
+    if is_of_ring(vr) {
         // What is in it says how long it is; its reader finds out.
         if !(1..=MAX_RING_KEY_BYTES).contains(&found) {
             return Err(EngineError::Size {
@@ -176,7 +181,7 @@ pub fn check_size(vr: VrNumber, params: &ParamSet, found: u64) -> Result<(), Eng
     let Some(expected) = register_bytes(vr, params) else {
         return Err(EngineError::DataId {
             vr,
-            expected: "the data id of a key is 1 (bootstrapping key), 2 (key-switching key) or 3 (ring key)",
+            expected: "the data id of a key is 1 (bootstrapping key), 2 (key-switching key), 3 (ring key) or 4 (conversion key)",
         });
     };
     let kind = key_kind(vr);

@@ -4,23 +4,31 @@
 //! does under a ring key. A row of a ring column is a number modulo 2^bits, without the bit of padding that a sample has.
 //! Rows stay where they are: nothing moves them. Sums of groups of rows come from a product with a polynomial, without any key, and a group's
 //! row is then the coefficient at which the group began: the column has as many *pieces* more ([`Layout`]) as the group has rows.
+//!
+//! Columns of samples become ring columns on their way in, and the result of a function becomes samples on its way out ([`RingForm`]), under
+//! the keys between both ([`toroid_rns::samples`]). Rows of such columns stand in as many pieces as a ciphertext has chunks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use toroid_isa::{AssumePresent, Instruction, KeyKind, Program, VrNumber, verify};
 use toroid_rns::batch::Step;
 use toroid_rns::modulus_switch::pair_variance;
 use toroid_rns::ring_set::RingSet;
+use toroid_rns::samples::{GADGET, Padding, column_variance, sample_variance};
 use toroid_rns::stored::{Layout, Statement, StoredColumn};
 use toroid_rns::table::Table as RingTable;
+use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::column::{
+    Chunk, ColumnBytesBuilder, ColumnForm, column_bytes, packed_rounding, rows_per_chunk,
+};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::modulus::{Goldilocks, Modulus};
 use toroid_tfhe::noise::{Noise, log2_add};
 use toroid_tfhe::params::{ModulusKind, ParamSet};
 use toroid_tfhe::random::fingerprint;
 
-use crate::backend::RingProgram;
+use crate::backend::{RingKeys, RingMade, RingOperand, RingProgram, RingTarget};
 use crate::column::plan::{ColumnFacts, Operation, Plan, Setting, ValueId};
 use crate::column::{MapFacts, MapOutput, MapTask};
 use crate::config::EngineConfig;
@@ -31,7 +39,17 @@ use crate::register::Attributes;
 use crate::requester::Requester;
 use crate::table::Content;
 
-/// What is known of a ring column before a program runs on it.
+/// The form of the result of a program on ring columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RingForm {
+    /// A ring column.
+    #[default]
+    Column,
+    /// Packed chunks of samples.
+    Samples,
+}
+
+/// What is known of a ring column, or of samples that become one, before a program runs on it.
 #[derive(Clone, Copy, Debug)]
 pub struct RingFacts {
     /// Its rows.
@@ -46,8 +64,52 @@ pub struct RingFacts {
     pub computed: bool,
     /// log2 of the number of pieces in which its rows stand ([`Layout`]).
     pub log2_pieces: u32,
+    /// Whether it comes as samples.
+    pub is_converted: bool,
     /// A number that columns of the same rows have in common, and no others.
     pub number: u64,
+}
+
+impl RingFacts {
+    /// What is known of `rows` rows of samples that become a ring column: the noise of the conversion is added to that of the samples.
+    ///
+    /// # Errors
+    /// [`RowError::Refused`] for samples that no ring column is made of.
+    pub fn of_samples(
+        set: &RingSet,
+        params: &ParamSet,
+        (rows, number): (u64, u64),
+        noise: &Noise,
+        encoding: Option<Encoding>,
+    ) -> Result<RingFacts, RowError> {
+        let encoding = encoding.ok_or_else(|| {
+            RowError::Refused("messages of unknown width do not go into a ring".to_owned())
+        })?;
+        let variance = noise.variance();
+        Ok(RingFacts {
+            rows,
+            variance: column_variance(set.params(), params, GADGET, Padding::Drop, variance),
+            log2_failure: noise.log2_failure(),
+            encoding,
+            computed: true,
+            log2_pieces: log2_chunks(set, params)?,
+            is_converted: true,
+            number,
+        })
+    }
+}
+
+/// log2 of the chunks of samples that a full ciphertext is made of.
+fn log2_chunks(set: &RingSet, params: &ParamSet) -> Result<u32, RowError> {
+    let wide = params.is_wide() && params.modulus == ModulusKind::Goldilocks;
+    let chunks = set.rows().checked_div(params.ring_degree).filter(|_| wide);
+    let chunks = chunks.filter(|chunks| *chunks > 0).ok_or_else(|| {
+        let (name, samples) = (set.name, params.name);
+        RowError::Refused(format!(
+            "samples of {samples} do not become columns of {name}"
+        ))
+    })?;
+    Ok(chunks.ilog2())
 }
 
 /// Encodings of the input and the output of a test vector.
@@ -68,6 +130,8 @@ pub struct RingForecast<'a> {
     pub inputs: &'a BTreeMap<VrNumber, RingFacts>,
     /// The functions of test vectors.
     pub functions: &'a FunctionOf<'a>,
+    /// The form of the result.
+    pub form: RingForm,
 }
 
 /// A program on ring columns, taken apart.
@@ -258,8 +322,19 @@ impl RingForecast<'_> {
         });
         let tasks: Vec<MapTask> = tasks.collect();
         let bootstraps = plan.bootstraps();
-        let rounding = pair_variance(self.set.params(), self.set.computed_width);
-        let noise = Noise::stored(self.params, variance + rounding, log2_failure, true);
+        let stored = match self.form {
+            RingForm::Column => {
+                variance + pair_variance(self.set.params(), self.set.computed_width)
+            }
+            RingForm::Samples => {
+                self.check_samples(&plan, output, pieces.get(&output).copied())?;
+                let params = self.set.params();
+                let keep = Padding::Keep;
+                let made = sample_variance(params, self.params, GADGET, keep, variance);
+                made + packed_rounding(self.params).unwrap_or(1.0)
+            }
+        };
+        let noise = Noise::stored(self.params, stored, log2_failure, true);
         let facts = MapFacts {
             outputs: vec![MapOutput {
                 vr,
@@ -277,6 +352,29 @@ impl RingForecast<'_> {
             facts,
             variance,
         })
+    }
+
+    /// Refuses results that do not become samples. A sample has a bit of padding above its message, which only a table leaves there.
+    fn check_samples(
+        &self,
+        plan: &Plan,
+        output: ValueId,
+        log2_pieces: Option<u32>,
+    ) -> Result<(), EngineError> {
+        let chunks = log2_chunks(self.set, self.params);
+        let chunks = chunks.map_err(|error| error.of(self.program_vr))?;
+        if !matches!(plan.values[output].operation, Operation::Bootstrap(_)) {
+            let what = "samples are made of the result of a function; return one, if only of the same value";
+            return Err(self.refused(None, what));
+        }
+        if log2_pieces.unwrap_or(0) != chunks {
+            let (most, found) = (1 << chunks, 1 << log2_pieces.unwrap_or(0));
+            let what = format!(
+                "samples are made of columns of {most} pieces, which samples have become, not of {found}"
+            );
+            return Err(self.refused(None, what));
+        }
+        Ok(())
     }
 
     /// log2 of the pieces in which the rows of each value stand; refuses sums of groups that no pieces are made of, and operands whose rows stand
@@ -341,6 +439,7 @@ impl RingForecast<'_> {
     fn noise(&self, plan: &Plan, output: ValueId) -> Result<(f64, f64), EngineError> {
         let mut sources: HashMap<ValueId, Sources> = HashMap::new();
         let mut known: HashMap<ValueId, Known> = HashMap::new();
+        let mut converted = BTreeSet::new();
         for id in plan.needed() {
             let value = &plan.values[id];
             let bits = self.encoding(plan, id)?.bits();
@@ -359,6 +458,9 @@ impl RingForecast<'_> {
                         is_fresh: !facts.computed,
                     };
                     known.insert(id, of);
+                    if facts.is_converted {
+                        converted.insert(id);
+                    }
                     Sources::of(id, facts.log2_failure)
                 }
                 Operation::Add(a, b) | Operation::Sub(a, b) => {
@@ -392,6 +494,11 @@ impl RingForecast<'_> {
                 }
                 Operation::Sum(a, group) => {
                     let rows = of(&a);
+                    if rows.factors.keys().any(|source| converted.contains(source)) {
+                        // What rows of a packed chunk share adds up.
+                        let what = "sums of rows that come as samples; sum up a function of them, or sample by sample";
+                        return Err(self.refused(None, what));
+                    }
                     let variance = rows.variance_of_sums(&known, group, self.set.rows());
                     known.insert(id, Known::shared(variance));
                     let failure = rows.log2_failure + (group as f64).log2();
@@ -408,11 +515,29 @@ impl RingForecast<'_> {
     }
 }
 
-/// The table of a wide function's test vector, as the ring has it: the value of every message of the set's bits.
+/// What is above the values of a table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Above {
+    Nothing,
+    /// The bit of padding of samples.
+    Padding,
+}
+
+/// What a function's result in samples has too much: their tables have no negative values.
+fn offset_of(output: Encoding) -> i32 {
+    match output.is_signed() {
+        true => 1 << (output.bits() - 1),
+        false => 0,
+    }
+}
+
+/// The table of a wide function's test vector, as the ring has it: the value of every message of the set's bits. One for samples has
+/// [`offset_of`] too much.
 fn table_of(
     set: &RingSet,
     params: &ParamSet,
     (input, output): (Encoding, Encoding),
+    above: Above,
     bytes: &[u8],
 ) -> Result<RingTable, RowError> {
     let refused = |what: String| RowError::Refused(what);
@@ -435,14 +560,22 @@ fn table_of(
     let value = |message: usize| {
         let word = u64::from_le_bytes(words[message << shift]);
         // The value has a bit of padding above it.
-        let value = Goldilocks::decode(word, output.bits() + 1);
-        value as u32 & ((1 << output.bits()) - 1)
+        let value = Goldilocks::decode(word, output.bits() + 1) as u32;
+        let offset = match above {
+            Above::Nothing => 0,
+            Above::Padding => offset_of(output).cast_unsigned(),
+        };
+        (value + offset) & ((1 << output.bits()) - 1)
     };
     let values: Vec<u32> = (0..1usize << bits)
         .map(|entry| value(entry >> (bits - input.bits())))
         .collect();
     let table = RingTable::new(bits, output.bits(), values);
-    table.map_err(|error| refused(error.to_string()))
+    let table = table.map_err(|error| refused(error.to_string()))?;
+    Ok(match above {
+        Above::Nothing => table,
+        Above::Padding => table.padded(),
+    })
 }
 
 impl RingPlan {
@@ -451,11 +584,12 @@ impl RingPlan {
         self.pieces.get(&self.output).copied().unwrap_or(0)
     }
 
-    /// The steps of the plan, and the number of the value that is wanted.
+    /// The steps of the plan, and the number of the value that is wanted, in a form.
     fn steps(
         &self,
+        form: RingForm,
         registers: &[VrNumber],
-        table: impl Fn(VrNumber) -> Result<RingTable, EngineError>,
+        table: impl Fn(VrNumber, Above) -> Result<RingTable, EngineError>,
     ) -> Result<(Vec<Step>, usize), EngineError> {
         let plan = &self.plan;
         let mut numbers: HashMap<ValueId, usize> = HashMap::new();
@@ -479,7 +613,14 @@ impl RingPlan {
                 Operation::Bootstrap(task) => {
                     let task = &plan.tasks[task];
                     let functions = task.functions.iter();
-                    let tables = functions.map(|(tv, _)| table(*tv));
+                    // Nothing else reads the value that is returned.
+                    let tables = functions.map(|(tv, value)| {
+                        let above = match form {
+                            RingForm::Samples if *value == self.output => Above::Padding,
+                            _ => Above::Nothing,
+                        };
+                        table(*tv, above)
+                    });
                     let tables = tables.collect::<Result<Vec<_>, _>>()?;
                     steps.push(Step::Tables(number(task.input), tables));
                     for (_, value) in &task.functions {
@@ -499,18 +640,29 @@ impl RingPlan {
             made += 1;
         }
         let output = numbers.get(&self.output).copied().unwrap_or(usize::MAX);
-        Ok((steps, output))
+        let encoding = plan
+            .values
+            .get(self.output)
+            .and_then(|value| value.encoding);
+        match encoding.filter(|_| form == RingForm::Samples) {
+            Some(encoding) if encoding.is_signed() => {
+                let padded = encoding.bits() + 1;
+                steps.push(Step::AddConstant(output, -offset_of(encoding), padded));
+                Ok((steps, made))
+            }
+            _ => Ok((steps, output)),
+        }
     }
 }
 
-/// A ring column that a program reads: one ciphertext.
+/// Rows that a program reads: those of one ciphertext.
 pub struct RingInput<'a> {
-    /// The register that it stands in.
+    /// The register that they stand in.
     pub vr: VrNumber,
-    /// What is stated of it beside its own header.
+    /// What is stated of them, beside what a ring column's own header states.
     pub attributes: Attributes,
-    /// The ciphertext.
-    pub column: &'a StoredColumn,
+    /// The rows.
+    pub operand: RingOperand<'a>,
 }
 
 /// What a program is to do with ring columns.
@@ -523,6 +675,17 @@ pub struct RingJob<'a> {
     pub set: &'static RingSet,
     /// The columns. A program on ring columns reads no single samples.
     pub inputs: &'a [RingInput<'a>],
+    /// The form of the result.
+    pub form: RingForm,
+}
+
+/// The rows of a result in their form.
+#[derive(Clone, Debug)]
+pub enum RingRows {
+    /// A ring column.
+    Column(StoredColumn),
+    /// A column of packed chunks ([`toroid_tfhe::column`]).
+    Samples(Vec<u8>),
 }
 
 /// The result of a program on ring columns.
@@ -530,16 +693,19 @@ pub struct RingJob<'a> {
 pub struct MadeRingColumn {
     /// What the run did, and what is known of the result.
     pub facts: MapFacts,
+    /// The parameter set of the key id's samples.
+    pub params: &'static ParamSet,
     /// The result.
-    pub column: StoredColumn,
+    pub rows: RingRows,
 }
 
 impl Engine {
-    /// Runs a program on ring columns under the ring key of its key id. It changes no register. The result has at most `room` bytes.
+    /// Runs a program on ring columns under the ring key of its key id. Rows that come as samples, and a result in samples, take the conversion key
+    /// as well. It changes no register. The result has at most `room` bytes.
     ///
     /// # Errors
-    /// [`EngineError::MissingRingKey`] where the key is not loaded, those of [`RingForecast::facts`], [`EngineError::MapTooLarge`] before anything
-    /// is computed, [`EngineError::KeyTagMismatch`], and a failure of the back end.
+    /// [`EngineError::MissingRingKey`] and [`EngineError::MissingConversionKey`] where a key is not loaded, those of [`RingForecast::facts`],
+    /// [`EngineError::MapTooLarge`] before anything is computed, [`EngineError::KeyTagMismatch`], and a failure of the back end.
     pub fn map_ring<'r>(
         &self,
         job: &RingJob<'_>,
@@ -548,10 +714,16 @@ impl Engine {
     ) -> Result<MadeRingColumn, EngineError> {
         let requester = requester.into();
         let key_id = job.program_vr.key_id();
-        let key_vr = VrNumber::key(key_id, KeyKind::Ring)
-            .map_err(|_| EngineError::NoSuchRegister { vr: job.program_vr })?;
+        let key_of = |kind| {
+            VrNumber::key(key_id, kind)
+                .map_err(|_| EngineError::NoSuchRegister { vr: job.program_vr })
+        };
+        let (key_vr, conversion_vr) = (key_of(KeyKind::Ring)?, key_of(KeyKind::Conversion)?);
+        let mut of_samples = job.inputs.iter().map(|input| input.operand);
+        let converts = job.form == RingForm::Samples
+            || of_samples.any(|operand| matches!(operand, RingOperand::Samples(_)));
         let mut functions = BTreeMap::new();
-        let (key, params) = {
+        let (key, params, conversion) = {
             let mut table = self.table();
             for input in job.inputs {
                 if input.vr.key_id() != key_id {
@@ -562,6 +734,14 @@ impl Engine {
             let (key, params) = table
                 .use_ring_key(key_vr)
                 .ok_or(EngineError::MissingRingKey { vr: key_vr })?;
+            let conversion = match converts {
+                true => {
+                    let found = table.use_ring_key(conversion_vr);
+                    let missing = EngineError::MissingConversionKey { vr: conversion_vr };
+                    Some(found.ok_or(missing)?.0)
+                }
+                false => None,
+            };
             for instruction in job.program.instructions() {
                 let Instruction::Bootstrap { tv, .. } = *instruction else {
                     continue;
@@ -575,19 +755,20 @@ impl Engine {
                     functions.insert(tv, ((input, output), bytes.clone()));
                 }
             }
-            (key, params)
+            (key, params, conversion)
         };
-        let found = key.ring_set().map_or("another key", |set| set.name);
-        if key.ring_set() != Some(job.set) {
-            return Err(EngineError::ParamsMismatch {
-                vr: job.program_vr,
-                expected: found,
-                found: job.set.name,
-            });
+        for key in std::iter::once(&key).chain(&conversion) {
+            if key.ring_set() != Some(job.set) {
+                return Err(EngineError::ParamsMismatch {
+                    vr: job.program_vr,
+                    expected: key.ring_set().map_or("another key", |set| set.name),
+                    found: job.set.name,
+                });
+            }
         }
         let mut inputs = BTreeMap::new();
         for input in job.inputs {
-            let facts = ring_facts(job.set, input)?;
+            let facts = ring_facts(job.set, params, input)?;
             if inputs.insert(input.vr, facts).is_some() {
                 let what = "two columns stand in one register".to_owned();
                 return Err(RowError::Refused(what).of(input.vr));
@@ -600,6 +781,7 @@ impl Engine {
             params,
             inputs: &inputs,
             functions: &|tv| functions.get(&tv).map(|(encodings, _)| *encodings),
+            form: job.form,
         };
         let plan = forecast.plan()?;
         let output = plan.facts.outputs.first();
@@ -608,7 +790,13 @@ impl Engine {
             .ok_or(EngineError::NoSuchRegister { vr: job.program_vr })?;
         let log2_failure = output.map_or(0.0, |output| output.noise.log2_failure());
         let width = job.set.computed_width;
-        let needed = StoredColumn::computed_bytes(job.set.params(), width, rows as usize) as u64;
+        let refused = |error: TfheError| RowError::Refused(error.to_string()).of(vr);
+        let needed = match job.form {
+            RingForm::Column => {
+                StoredColumn::computed_bytes(job.set.params(), width, rows as usize) as u64
+            }
+            RingForm::Samples => column_bytes(params, ColumnForm::Packed, rows).map_err(refused)?,
+        };
         if needed > room {
             return Err(EngineError::MapTooLarge {
                 vr: job.program_vr,
@@ -622,42 +810,115 @@ impl Engine {
             ..Layout::plain(encoding.bits())
         };
         let registers: Vec<VrNumber> = job.inputs.iter().map(|input| input.vr).collect();
-        let (steps, output) = plan.steps(&registers, |tv| {
+        let (steps, output) = plan.steps(job.form, &registers, |tv, above| {
             let (encodings, bytes) = functions
                 .get(&tv)
                 .ok_or(EngineError::NoSuchRegister { vr: tv })?;
-            table_of(job.set, params, *encodings, bytes).map_err(|error| error.of(tv))
+            table_of(job.set, params, *encodings, above, bytes).map_err(|error| error.of(tv))
         })?;
+        let statement = Statement {
+            log2_variance: Some(plan.variance.log2() as f32),
+            log2_failure: Some(log2_failure as f32).filter(|log2| log2.is_finite()),
+        };
         let program = RingProgram {
             steps: &steps,
             output,
-            place: (layout, width),
             rows: rows as usize,
-            statement: Statement {
-                log2_variance: Some(plan.variance.log2() as f32),
-                log2_failure: Some(log2_failure as f32).filter(|log2| log2.is_finite()),
+            target: match job.form {
+                RingForm::Column => RingTarget::Column((layout, width), statement),
+                RingForm::Samples => RingTarget::Samples,
             },
         };
-        let columns: Vec<&StoredColumn> = job.inputs.iter().map(|input| input.column).collect();
-        let column = self
+        let operands: Vec<RingOperand<'_>> = job.inputs.iter().map(|input| input.operand).collect();
+        let keys = RingKeys {
+            ring: &*key,
+            conversion: conversion.as_deref(),
+        };
+        let made = self
             .backend
-            .run_ring(&*key, &columns, &program, requester)
+            .run_ring(keys, &operands, &program, requester)
             .map_err(|source| match source {
                 crate::backend::BackendError::Cancelled => EngineError::Cancelled,
                 source => EngineError::Backend { vr, source },
             })?;
+        let rows = match made {
+            RingMade::Column(column) => RingRows::Column(column),
+            RingMade::Samples(chunks) => {
+                RingRows::Samples(packed(params, &chunks, rows as usize).map_err(refused)?)
+            }
+        };
         Ok(MadeRingColumn {
             facts: plan.facts,
-            column,
+            params,
+            rows,
         })
     }
 }
 
+/// The first rows of chunks that share masks, as a column.
+fn packed(params: &ParamSet, chunks: &[Chunk], rows: usize) -> Result<Vec<u8>, TfheError> {
+    let full = rows_per_chunk(params);
+    let mut column = ColumnBytesBuilder::new(params, rows.div_ceil(full));
+    for (number, chunk) in chunks.iter().take(rows.div_ceil(full)).enumerate() {
+        let count = full.min(rows - number * full);
+        let bytes = chunk.clone().leading(count)?.packed();
+        column.push_chunk(ColumnForm::Packed, count, &bytes.unwrap_or_default())?;
+    }
+    column.finish()
+}
+
 /// What is known of an input; refuses a column that is not of the set, or not what is stated of it.
-fn ring_facts(set: &'static RingSet, input: &RingInput<'_>) -> Result<RingFacts, EngineError> {
-    let refused = |what: String| RowError::Refused(what).of(input.vr);
+fn ring_facts(
+    set: &'static RingSet,
+    params: &'static ParamSet,
+    input: &RingInput<'_>,
+) -> Result<RingFacts, EngineError> {
     input.attributes.check(input.vr)?;
-    let column = input.column;
+    let facts = match input.operand {
+        RingOperand::Column(column) => facts_of_column(set, input, column),
+        RingOperand::Samples(chunks) => facts_of_samples(set, params, input, chunks),
+    };
+    facts.map_err(|error| error.of(input.vr))
+}
+
+fn facts_of_samples(
+    set: &RingSet,
+    params: &ParamSet,
+    input: &RingInput<'_>,
+    chunks: &[Chunk],
+) -> Result<RingFacts, RowError> {
+    let (full, last) = (rows_per_chunk(params), chunks.len().saturating_sub(1));
+    let mut number = 0;
+    for (place, chunk) in chunks.iter().enumerate() {
+        let rows = chunk.rows();
+        let of_params = chunk.params() == params && chunk.shares_masks();
+        if !of_params || (place < last && rows != full) {
+            let what = format!(
+                "chunk {place} of {rows} rows; a ring column is made of seeded or packed chunks of {full} rows of {}, but for the last",
+                params.name
+            );
+            return Err(RowError::Refused(what));
+        }
+        let words = chunk.glwe().unwrap_or_default();
+        number = (number ^ fingerprint(bytemuck::cast_slice(words))).rotate_left(1);
+    }
+    let rows = chunks.iter().map(|chunk| chunk.rows() as u64).sum();
+    let noise = input.attributes.noise(params);
+    RingFacts::of_samples(
+        set,
+        params,
+        (rows, number),
+        &noise,
+        input.attributes.encoding,
+    )
+}
+
+fn facts_of_column(
+    set: &RingSet,
+    input: &RingInput<'_>,
+    column: &StoredColumn,
+) -> Result<RingFacts, RowError> {
+    let refused = |what: String| RowError::Refused(what);
     set.check_column(column)
         .map_err(|error| refused(error.to_string()))?;
     let encoding = input.attributes.encoding;
@@ -689,6 +950,7 @@ fn ring_facts(set: &'static RingSet, input: &RingInput<'_>) -> Result<RingFacts,
         encoding,
         computed: input.attributes.computed || !column.is_seeded(),
         log2_pieces: layout.log2_pieces,
+        is_converted: false,
         number: fingerprint(&column.to_bytes()),
     })
 }

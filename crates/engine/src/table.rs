@@ -18,7 +18,7 @@ use crate::extents::Extents;
 use crate::imprint::Imprint;
 use crate::paging::{PAGED_PAGE_NUMBERS, PageId, PagedMemory};
 use crate::partial::{Origin, SharedPartial};
-use crate::register::{RegisterInfo, same_statement};
+use crate::register::{RegisterInfo, is_of_ring, same_statement};
 
 /// What a register holds.
 #[derive(Clone)]
@@ -94,7 +94,7 @@ pub(crate) struct Table {
     touched: BTreeMap<VrNumber, u64>,
     /// The same for key ids that were cleared.
     cleared: BTreeMap<u32, u64>,
-    /// When each ring key was stored or used last.
+    /// When each key of the ring layer was stored or used last.
     ring_keys: BTreeMap<VrNumber, u64>,
 }
 
@@ -266,7 +266,7 @@ impl Table {
         }
     }
 
-    /// The ring key in a register, and the parameter set of its key id. It counts as used now.
+    /// The key of the ring layer in a register, and the parameter set of its key id. It counts as used now.
     pub(crate) fn use_ring_key(
         &mut self,
         vr: VrNumber,
@@ -280,11 +280,13 @@ impl Table {
         Some((Arc::clone(key), register.params))
     }
 
-    /// Drops ring keys but that of `vr`, the least recently used first, until so many units of the persistent area are free. They are large, and
+    /// Drops keys of the ring layer, but neither that of `vr` nor one that is used with it, the least recently used first, until so many units of the persistent area are free. They are large, and
     /// whoever needs one loads it again.
     fn drop_ring_keys(&mut self, vr: VrNumber, units: u64) {
         while self.total_units.saturating_sub(self.used_units) < units {
-            let others = self.ring_keys.iter().filter(|(other, _)| **other != vr);
+            let others = self.ring_keys.iter().filter(|(other, _)| {
+                **other != vr && !(is_of_ring(vr) && other.key_id() == vr.key_id())
+            });
             let Some(oldest) = others.min_by_key(|(_, stamp)| **stamp) else {
                 return;
             };
@@ -488,7 +490,7 @@ impl Table {
     pub(crate) fn insert(&mut self, memory: &PagedMemory, vr: VrNumber, register: Register) {
         self.touch(vr);
         self.write(memory, vr, register);
-        if vr.ty() == VrType::Key && vr.data_id() == KeyKind::Ring.data_id() {
+        if is_of_ring(vr) {
             let stamp = self.stamp();
             self.ring_keys.insert(vr, stamp);
         }

@@ -6,22 +6,25 @@ mod common;
 use std::sync::Arc;
 
 use common::{COMMAND, cor, vr};
+use toroid_engine::backend::RingOperand;
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::{
-    Attributes, BackendError, CancelToken, Engine, EngineConfig, EngineError, KeyKind, MemorySwap,
-    Part, RingInput, RingJob, StoreOutcome,
+    Attributes, BackendError, CancelToken, Engine, EngineConfig, EngineError, KeyKind,
+    MadeRingColumn, MemorySwap, Part, RingForm, RingInput, RingJob, RingRows, StoreOutcome,
 };
 use toroid_isa::{Program, VrNumber};
 use toroid_rns::batch::{MATRIX_BYTES, write_keys};
 use toroid_rns::ring_set::{RingSet, TINY_RING};
+use toroid_rns::samples::{GADGET, SampleKeys};
 use toroid_rns::stored::{Layout, StoredColumn};
 use toroid_rns::{Batch, Context, EvaluationKeys, KeyRequest, SecretKey};
 use toroid_task::Progress;
-use toroid_tfhe::ClientKey;
 use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::column::{Chunk, Column, ColumnForm};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::params::TINY_WOPBS;
 use toroid_tfhe::random::Csprng;
+use toroid_tfhe::{ClientKey, glwe};
 
 const SET: &RingSet = &TINY_RING;
 
@@ -78,17 +81,21 @@ fn run(
     let inputs = [RingInput {
         vr: cor(key_id, 1),
         attributes: attributes(),
-        column,
+        operand: RingOperand::Column(column),
     }];
     let job = RingJob {
         program_vr: vr(&format!("prg:{key_id}:0")),
         program: &program,
         set: SET,
         inputs: &inputs,
+        form: RingForm::Column,
     };
     let made = engine.map_ring(&job, 1 << 20, cancel)?;
     assert_eq!(made.facts.bootstraps, 0);
-    Ok(made.column)
+    match made.rows {
+        RingRows::Column(column) => Ok(column),
+        RingRows::Samples(_) => panic!("samples in place of a ring column"),
+    }
 }
 
 #[test]
@@ -176,4 +183,237 @@ fn ring_keys_and_columns_of_another_version_are_refused() {
     let error = run(&engine, 0, &column, &CancelToken::new()).unwrap_err();
     let error = error.to_string();
     assert!(error.contains("encrypt the column again"), "{error}");
+}
+
+fn conversion_key(key_id: u32) -> VrNumber {
+    VrNumber::key(key_id, KeyKind::Conversion).unwrap()
+}
+
+/// Stores a whole object in a register.
+fn put(
+    engine: &Engine,
+    vr: VrNumber,
+    bytes: &[u8],
+    attributes: Attributes,
+) -> Result<(), EngineError> {
+    let outcome = engine.store_part(&Part {
+        context: COMMAND,
+        vr,
+        params: &TINY_WOPBS,
+        total_size: bytes.len() as u64,
+        offset: 0,
+        bytes,
+        attributes,
+    })?;
+    assert_eq!(outcome, StoreOutcome::Complete);
+    Ok(())
+}
+
+/// A client key with its keys of the ring on an engine.
+struct Converting {
+    engine: Engine,
+    client: ClientKey,
+    conversion: Vec<u8>,
+    rng: Csprng,
+}
+
+impl Converting {
+    fn new() -> Converting {
+        let mut rng = Csprng::from_seed([17; 32]);
+        let client = ClientKey::generate(&TINY_WOPBS, &mut rng);
+        let secret = SecretKey::derive(SET, &client).unwrap();
+        let none = Progress::none();
+        let ring = write_keys(Vec::new(), SET, &secret, &mut rng, &none).unwrap();
+        let keys = SampleKeys::generate(&client, &secret, GADGET, &mut rng).unwrap();
+        let conversion = keys.write_to(Vec::new(), &none).unwrap();
+        let engine = engine();
+        store(&engine, 0, &ring, ring.len()).unwrap();
+        Converting {
+            engine,
+            client,
+            conversion,
+            rng,
+        }
+    }
+
+    /// The numbers in fresh chunks of so many rows.
+    fn chunks(&mut self, numbers: &[i64], encoding: Encoding, rows: usize) -> Vec<Chunk> {
+        let chunk = |numbers: &[i64]| {
+            let bytes = self.client.encrypt_chunk(numbers, encoding, &mut self.rng);
+            Chunk::new(
+                &TINY_WOPBS,
+                ColumnForm::Seeded,
+                &bytes.unwrap(),
+                numbers.len(),
+            )
+            .unwrap()
+        };
+        numbers.chunks(rows).map(chunk).collect()
+    }
+
+    /// Runs a program on chunks that stand in x, with the functions of its text.
+    fn run(
+        &self,
+        body: &str,
+        (chunks, encoding): (&[Chunk], Encoding),
+        form: RingForm,
+    ) -> Result<MadeRingColumn, EngineError> {
+        let sign = if encoding.is_signed() {
+            ""
+        } else {
+            " unsigned"
+        };
+        let text =
+            format!(".reg x = cor:1\n.tv f{sign} in=4 out=4 = 3 - x\n{body}\n    return x\n");
+        let assembly = toroid_isa::assemble(&text).unwrap();
+        for vector in &assembly.test_vectors {
+            let table = vector.table(TINY_WOPBS.message_bits).unwrap();
+            let bytes = glwe::function_bytes(&TINY_WOPBS, encoding, encoding, &table).unwrap();
+            let attributes = Attributes {
+                encoding: Some(encoding),
+                ..Attributes::default()
+            };
+            put(&self.engine, vector.vr, &bytes, attributes).unwrap();
+        }
+        let inputs = [RingInput {
+            vr: cor(0, 1),
+            attributes: Attributes {
+                encoding: Some(encoding),
+                log2_variance: Some(2.0 * TINY_WOPBS.log2_glwe_noise),
+                ..Attributes::default()
+            },
+            operand: RingOperand::Samples(chunks),
+        }];
+        let job = RingJob {
+            program_vr: vr("prg:0:0"),
+            program: &assembly.program,
+            set: SET,
+            inputs: &inputs,
+            form,
+        };
+        self.engine.map_ring(&job, 1 << 20, &CancelToken::new())
+    }
+
+    /// Decrypts what a run in a form has made.
+    fn decrypt(&self, made: &MadeRingColumn, encoding: Encoding) -> Vec<i64> {
+        match &made.rows {
+            RingRows::Samples(bytes) => {
+                let column = Column::new(&TINY_WOPBS, bytes).unwrap();
+                let chunk = |number| {
+                    let chunk = column.chunk_of(number).unwrap();
+                    self.client.decrypt_chunk(&chunk, encoding).unwrap()
+                };
+                let segments = column.header().segments().len();
+                (0..segments).flat_map(chunk).collect()
+            }
+            RingRows::Column(column) => {
+                let secret = SecretKey::derive(SET, &self.client).unwrap();
+                let first = encoding.messages().start;
+                let messages = column.decrypt(&secret).unwrap().into_iter();
+                let number = |m: u32| (i64::from(m) - first).rem_euclid(16) + first;
+                messages.map(number).collect()
+            }
+        }
+    }
+}
+
+/// Samples become a ring column, a function is applied, and the result stays one or becomes samples: signed or not, of full chunks and a part of one.
+#[test]
+fn samples_become_ring_columns_and_samples_again() {
+    let mut bench = Converting::new();
+    let missing = conversion_key(0);
+    for signed in [false, true] {
+        let encoding = Encoding::new(4, signed).unwrap();
+        let first = encoding.messages().start;
+        let numbers: Vec<i64> = (0..200).map(|row| (row * 7) % 16 + first).collect();
+        let f = |x: &i64| (3 - x - first).rem_euclid(16) + first;
+        let expected: Vec<i64> = numbers.iter().map(f).collect();
+        let chunks = bench.chunks(&numbers, encoding, 128);
+        let input = (&chunks[..], encoding);
+        if !signed {
+            // Not before there is a key for it, and not with what is no such key.
+            let error = bench.run("    bootstrap f, x", input, RingForm::Column);
+            let error = error.unwrap_err();
+            let is_missing =
+                matches!(error, EngineError::MissingConversionKey { vr } if vr == missing);
+            assert!(is_missing, "{error:?}");
+            assert!(
+                error.to_string().contains("needs conversion keys"),
+                "{error}"
+            );
+            let mut damaged = bench.conversion.clone();
+            let middle = damaged.len() / 2;
+            damaged[middle] ^= 1;
+            let short = &bench.conversion[..bench.conversion.len() - 1];
+            for bytes in [&damaged[..], short] {
+                let error = put(&bench.engine, missing, bytes, Attributes::default());
+                let is_malformed = matches!(
+                    error,
+                    Err(EngineError::Backend {
+                        source: BackendError::MalformedKey { .. },
+                        ..
+                    })
+                );
+                assert!(is_malformed, "{error:?}");
+                assert!(bench.engine.info(missing).is_none());
+            }
+            let key = bench.conversion.clone();
+            put(&bench.engine, missing, &key, Attributes::default()).unwrap();
+        }
+        for form in [RingForm::Column, RingForm::Samples] {
+            let made = bench.run("    bootstrap f, x", input, form).unwrap();
+            assert_eq!(made.facts.outputs[0].rows, 200);
+            assert!(made.facts.outputs[0].noise.log2_failure() < -120.0);
+            assert_eq!(bench.decrypt(&made, encoding), expected, "{form:?}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_go_between_samples_and_a_ring_is_refused() {
+    let mut bench = Converting::new();
+    let key = bench.conversion.clone();
+    put(
+        &bench.engine,
+        conversion_key(0),
+        &key,
+        Attributes::default(),
+    )
+    .unwrap();
+    let encoding = Encoding::new(4, false).unwrap();
+    let chunks = bench.chunks(&[1; 200], encoding, 128);
+    let small = bench.chunks(&[1; 100], encoding, 40);
+    let refused = |body: &str, chunks: &[Chunk], form, words: &str| {
+        let error = bench.run(body, (chunks, encoding), form).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+    };
+    // A sum has no bit of padding; rows of a packed chunk share noise; chunks that are not full leave gaps.
+    refused(
+        "    homintadd x, 1",
+        &chunks,
+        RingForm::Samples,
+        "result of a function",
+    );
+    let sum = "    homsum x, 2\n    bootstrap f, x";
+    refused(
+        sum,
+        &chunks,
+        RingForm::Column,
+        "sums of rows that come as samples",
+    );
+    let sum = "    bootstrap f, x\n    homsum x, 2\n    bootstrap f, x";
+    refused(sum, &chunks, RingForm::Samples, "of 2 pieces");
+    refused(
+        "    bootstrap f, x",
+        &small,
+        RingForm::Column,
+        "chunk 0 of 40 rows",
+    );
+    // More noise than a table bears is not refused, but said.
+    let noisy = bench.run(
+        "    homintmult x, 1000000000\n    bootstrap f, x",
+        (&chunks, encoding),
+        RingForm::Column,
+    );
+    assert!(noisy.unwrap().facts.outputs[0].noise.log2_failure() > -1.0);
 }

@@ -166,17 +166,17 @@ impl ScMetadata {
     /// Metadata for the first part (offset 0) of an object of `size` bytes, encrypted with the parameter set `params`.
     ///
     /// # Errors
-    /// [`MetadataError::DataId`] for a program with a data id other than 0 or a key that is neither BKNTT, KSK nor a ring key,
+    /// [`MetadataError::DataId`] for a program with a data id other than 0 or a key that is no data id of [`KeyKind`],
     /// [`MetadataError::Size`] for a size of 0 or above 2^38.
     pub fn new(vr: VrNumber, params: u16, size: u64) -> Result<ScMetadata, MetadataError> {
         let expected = match vr.ty() {
             VrType::Prg if vr.data_id() != 0 => Some("0"),
             VrType::Key
-                if ![KeyKind::Bootstrapping, KeyKind::KeySwitching, KeyKind::Ring]
+                if !KeyKind::ALL
                     .iter()
                     .any(|kind| kind.data_id() == vr.data_id()) =>
             {
-                Some("1 (BKNTT), 2 (KSK) or 3 (ring)")
+                Some("1 (BKNTT), 2 (KSK), 3 (ring) or 4 (conversion)")
             }
             _ => None,
         };

@@ -76,7 +76,7 @@ impl fmt::Display for VrType {
     }
 }
 
-/// The keys that a Bootstrap needs, with their data ids of Table 3.
+/// The keys of a key id, with their data ids: those that a Bootstrap needs are in Table 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum KeyKind {
@@ -86,9 +86,19 @@ pub enum KeyKind {
     KeySwitching = 2,
     /// The evaluation keys of ring columns.
     Ring = 3,
+    /// The keys between samples and ring columns.
+    Conversion = 4,
 }
 
 impl KeyKind {
+    /// Every kind, in the order of their data ids.
+    pub const ALL: [KeyKind; 4] = [
+        KeyKind::Bootstrapping,
+        KeyKind::KeySwitching,
+        KeyKind::Ring,
+        KeyKind::Conversion,
+    ];
+
     /// The data id of the key's virtual register.
     pub const fn data_id(self) -> u32 {
         self as u32
@@ -101,6 +111,7 @@ impl fmt::Display for KeyKind {
             KeyKind::Bootstrapping => "bootstrapping key",
             KeyKind::KeySwitching => "key-switching key",
             KeyKind::Ring => "ring key",
+            KeyKind::Conversion => "conversion key",
         })
     }
 }

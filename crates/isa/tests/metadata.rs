@@ -85,12 +85,12 @@ fn every_field_is_checked() {
         (
             edited(|b| {
                 b[5] = 2;
-                b[12..16].copy_from_slice(&[4, 0, 0, 0]);
+                b[12..16].copy_from_slice(&[5, 0, 0, 0]);
             }),
             E::DataId {
                 ty: VrType::Key,
-                found: 4,
-                expected: "1 (BKNTT), 2 (KSK) or 3 (ring)",
+                found: 5,
+                expected: "1 (BKNTT), 2 (KSK), 3 (ring) or 4 (conversion)",
             },
         ),
         (edited(|b| b[16..24].fill(0)), E::Size { found: 0 }),

@@ -235,8 +235,8 @@ fn survives(ring: Ring) {
         stops += 1;
         if interrupted {
             // The functions of a run go with it.
-            let key = "key:0:3".to_owned();
-            assert_eq!(place.registers("d.img"), [key]);
+            let keys = ["key:0:3", "key:0:4"].map(str::to_owned);
+            assert_eq!(place.registers("d.img"), keys);
         }
         let Some(column) = place.listed("o") else {
             assert_eq!(before, 0, "the output is gone");
@@ -441,6 +441,123 @@ fn what_ring_columns_refuse() {
     place.fails(1, &format!("map e.img {MAP}"), &["toroid column keys"]);
 }
 
+/// Samples become ring columns on the drive where the request says so, with the result in either form; what is done is known again.
+#[test]
+fn samples_go_by_ciphertexts_and_back() {
+    for ring in [NARROW, WIDE] {
+        let (place, x, y) = ring.drive();
+        let bits = ring.bits;
+        for (name, rows) in [("a", &x), ("b", &y)] {
+            place.column(name, rows, &format!("--bits {bits} --unsigned"));
+        }
+        let (modulus, program) = (ring.modulus(), ring.program());
+        fs::write(
+            place.path("w.tasm"),
+            program.replace("    return x\n", "    bootstrap f, x\n    return x\n"),
+        )
+        .unwrap();
+        let f = |x: i64| (x * 5 + 3) % modulus;
+        let expected: Vec<i64> = ring.interpret(&x, &y).into_iter().map(f).collect();
+        let map = "map d.img w.tasm --input x=a --input y=b --way ring";
+        // No ring key is needed to say what a run takes; the drive has both.
+        let plan = place.json(&format!("{map} --output r --estimate"));
+        assert_eq!(
+            (&plan["route"], &plan["ring"]),
+            (&"ring".into(), &ring.name.into())
+        );
+        assert!(
+            plan["why"].as_str().unwrap().contains("--way says so"),
+            "{plan}"
+        );
+        assert!(plan["log2_p_fail"].as_f64().unwrap() < -100.0, "{plan}");
+        for (output, form) in [("r", ""), ("s", "--result samples")] {
+            let map = format!("{map} --output {output} {form}");
+            let done = place.json(&map);
+            assert_eq!(
+                (&done["computed"], &done["commands"]),
+                (&ROWS.into(), &3.into())
+            );
+            assert_eq!(done["ring"].is_null(), output == "s", "{done}");
+            assert_eq!(place.rows(output, ""), expected, "{output}");
+            assert_eq!(place.json(&map)["computed"], 0);
+        }
+        // A result in the ring goes on there, and becomes samples.
+        fs::write(
+            place.path("f.tasm"),
+            format!(".reg x = cor:0\n.tv f unsigned in={bits} out={bits} = (x * 5 + 3) % {modulus}\n    bootstrap f, x\n    return x\n"),
+        )
+        .unwrap();
+        let twice: Vec<i64> = expected.iter().map(|x| f(*x)).collect();
+        for (output, form) in [("rr", ""), ("rs", "--result samples")] {
+            place.ok(&format!(
+                "map d.img f.tasm --input x=r --output {output} {form}"
+            ));
+            assert_eq!(place.rows(output, ""), twice, "{output}");
+        }
+        // Parts begin with a chunk, of 128 rows.
+        let part = "map d.img f.tasm --input x=a --way ring --output part";
+        place.ok(&format!("{part} --rows 128..300"));
+        let right: Vec<i64> = x[128..300].iter().map(|x| f(*x)).collect();
+        assert_eq!(place.rows("part", ""), right);
+        place.fails(
+            1,
+            &format!("{part} --rows 100..300 --replace"),
+            &["whole chunks"],
+        );
+    }
+}
+
+/// The way is that which is asked for, or the reason why not is clear.
+#[test]
+fn a_way_that_there_is_not_is_refused_and_never_chosen() {
+    let (place, x, _) = NARROW.drive();
+    place.column("s", &x, "--bits 4 --unsigned");
+    let f =
+        ".reg x = cor:0\n.tv f unsigned in=4 out=4 = 15 - x\n    bootstrap f, x\n    return x\n";
+    fs::write(place.path("f.tasm"), f).unwrap();
+    let why = |options: &str, words: &str| {
+        let map = format!("map d.img f.tasm --input x=s --output o --estimate {options}");
+        let plan = place.json(&map);
+        assert_eq!(plan["route"], "samples", "{plan}");
+        assert!(plan["why"].as_str().unwrap().contains(words), "{plan}");
+    };
+    why("", "no times of tiny-wopbs and tiny-ring");
+    why("--way samples", "--way says so");
+    let map = "map d.img f.tasm --output o";
+    place.fails(
+        2,
+        &format!("{map} --input x=x --way samples"),
+        &["by ciphertexts"],
+    );
+    place.fails(
+        1,
+        &format!("{map} --input x=s --way samples --result ring"),
+        &["form of the result"],
+    );
+    // The rows of a column that came as ciphertexts do not stand as those of samples.
+    place.fails(
+        1,
+        &format!("{map} --input x=x --result samples"),
+        &["2 pieces"],
+    );
+    // Another key id has no keys; rows that are appended stand in a chunk of their own.
+    place.column("t", &x, "--bits 4 --unsigned --key-id 1");
+    place.fails(
+        1,
+        &format!("{map} --key-id 1 --input x=t --way ring"),
+        &["needs conversion keys", "toroid column keys"],
+    );
+    let two = "map d.img p.tasm --output o --way ring --input x=s --input y=t";
+    place.fails(1, two, &["key id"]);
+    place.column("s", &x[..40], "--append");
+    place.fails(
+        1,
+        &format!("{map} --input x=s --way ring"),
+        &["whole chunks"],
+    );
+    why("", "whole chunks");
+}
+
 /// What both ways take by the documented times, and from how many rows on a ciphertext takes less.
 #[test]
 fn estimates_of_both_ways() {
@@ -580,6 +697,49 @@ fn full_columns() {
             assert_eq!((wrong, found.len()), (0, expected.len()));
             assert!(bytes <= 16_000_000);
         }
+    }
+}
+
+/// A whole column of samples of `message16` by one ciphertext of `ring16`, with the result in either form, as [`full_columns`] runs:
+/// `cargo test --release -p toroid --test ring_columns -- --ignored --nocapture full_samples`.
+#[test]
+#[ignore = "takes minutes and 10 GB of memory"]
+fn full_samples_by_ciphertexts() {
+    let place = Place::new();
+    place.ok("keys generate --params message16 --unencrypted --client-only");
+    place.ok("drive format d.img --size 4GiB --swap 16MiB --metadata nvme");
+    let keys = place.json("column keys d.img");
+    println!(
+        "{}: conversion key {} bytes",
+        keys["ring"], keys["conversion_bytes"]
+    );
+    let numbers: Vec<i64> = (0..65536).map(|row| row * 40503 % 65536).collect();
+    place.column("s", &numbers, "--unsigned");
+    let f = |x: i64| (x * x + 40503 * (x / 3)) % 65536;
+    let text = ".reg x = cor:0\n.tv f unsigned in=16 out=16 = (x * x + 40503 * (x / 3)) % 65536\n    bootstrap f, x\n    return x\n";
+    fs::write(place.path("f.tasm"), text).unwrap();
+    let expected: Vec<i64> = numbers.iter().map(|&x| f(x)).collect();
+    for (output, form) in [("ring", ""), ("samples", "--result samples")] {
+        let map = format!("map d.img f.tasm --input x=s --output {output} {form}");
+        let (done, took) = watched(&place, &map);
+        // The cheaper way is chosen without being asked for.
+        assert_eq!(done["route"], "ring", "{done}");
+        let found = place.rows(output, "");
+        let wrong = found
+            .iter()
+            .zip(&expected)
+            .filter(|(found, right)| found != right);
+        let wrong = wrong.count();
+        println!(
+            "to {output}: {} s, {} s of processors, {} MiB at most, {} bytes, 2^{}, {wrong} of {} rows wrong",
+            done["seconds"],
+            took.processor_seconds,
+            took.peak_mib,
+            done["bytes"],
+            done["log2_p_fail"],
+            found.len()
+        );
+        assert_eq!((wrong, found.len()), (0, expected.len()));
     }
 }
 

@@ -82,6 +82,16 @@ pub enum ColumnError {
          device run this as root, on Linux 6.0 or later"
     )]
     NoPrograms,
+    /// The drive lacks a key by which samples become ring columns and are computed on there.
+    #[cfg(feature = "image")]
+    #[error(
+        "the column engine needs conversion keys: make those of key id {0} on the drive by toroid column keys"
+    )]
+    ConversionKey(u32),
+    /// The drive does not change columns between samples and ring columns.
+    #[cfg(feature = "image")]
+    #[error("the drive's version does not convert samples to ring columns")]
+    NoConversion,
     /// The drive runs so many programs of this host already.
     #[cfg(feature = "image")]
     #[error(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use toroid_drive::bridge::RingWay;
 use toroid_drive::bridge::status::{NO_ROOM, PART_ORDER, PROGRAM_IN_USE};
 use toroid_drive::computational::MAX_PROGRAMS;
 use toroid_drive::computational::request::{self, MemoryRange};
@@ -38,6 +39,8 @@ pub(super) struct Limits {
     pub(super) bytes: u64,
     /// Most memory ranges, that of the result among them.
     ranges: usize,
+    /// Whether columns change between samples and ring columns there.
+    pub(super) converts: bool,
 }
 
 impl Limits {
@@ -48,10 +51,16 @@ impl Limits {
     ) -> Result<Limits, SessionError> {
         let data = identified(controller, request::identify_programs(programs)).await?;
         let ranges = data.get(6).copied().unwrap_or_default().into();
+        let forms = data.get(request::FORMS_BYTE).copied().unwrap_or_default();
+        let converts = forms & request::CONVERTS != 0;
         let data = identified(controller, request::identify_memory(memory)).await?;
         let bytes = data.first_chunk().copied().unwrap_or_default();
         let bytes = u64::from_le_bytes(bytes) / MAX_PROGRAMS as u64 / 4096 * 4096;
-        Ok(Limits { bytes, ranges })
+        Ok(Limits {
+            bytes,
+            ranges,
+            converts,
+        })
     }
 
     /// Refuses more inputs than there are memory ranges beside that of the result.
@@ -244,10 +253,17 @@ impl Executor {
         };
         let objects = inputs.iter().map(object);
         let objects = objects.collect::<Result<Vec<_>, SessionError>>()?;
-        let Some((sc, mut bytes)) = self.run_objects(program, &objects).await? else {
-            return Ok(None);
-        };
-        let facts = RowFacts::of(&sc).map_err(|error| self.damaged(error.to_string()))?;
+        let made = self.run_objects(program, &objects, None).await?;
+        made.map(|(sc, bytes)| self.rows_of(&sc, bytes)).transpose()
+    }
+
+    /// The rows of a result in samples.
+    pub(super) fn rows_of(
+        &self,
+        sc: &ScMetadata,
+        mut bytes: Vec<u8>,
+    ) -> Result<EncryptedRows, SessionError> {
+        let facts = RowFacts::of(sc).map_err(|error| self.damaged(error.to_string()))?;
         if !facts.computed {
             return Err(self.damaged("something that no program computed".to_owned()));
         }
@@ -262,7 +278,7 @@ impl Executor {
             origin: None,
         };
         result.count = result.column()?.header().rows();
-        Ok(Some(result))
+        Ok(result)
     }
 
     fn damaged(&self, found: String) -> SessionError {
@@ -273,11 +289,12 @@ impl Executor {
         }
     }
 
-    /// Runs a program on objects, each with its metadata. `None` where the result has no room behind the inputs.
+    /// Runs a program on objects, each with its metadata, in a ring if one is given. `None` where the result has no room behind the inputs.
     pub(super) async fn run_objects(
         &mut self,
         program: &Program,
         inputs: &[(ScMetadata, &[u8])],
+        way: Option<RingWay>,
     ) -> Result<Option<(ScMetadata, Vec<u8>)>, SessionError> {
         let of_inputs = Executor::object_bytes(inputs);
         let Some(room) = self
@@ -310,7 +327,10 @@ impl Executor {
         };
         ranges.push(result);
         let which = ((1 << inputs.len()) - 1, ranges.len() as u64);
-        let run = request::execute_on_ranges(self.programs, index, &ranges, which);
+        let mut run = request::execute_on_ranges(self.programs, index, &ranges, which);
+        if let Some(way) = way {
+            run = request::in_ring(run, way);
+        }
         if let Err(error) = execute(&*self.controller, run).await {
             if error.status() == Some(NO_ROOM) {
                 return Ok(None);

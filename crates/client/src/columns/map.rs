@@ -25,6 +25,7 @@ use super::object::result_bytes;
 use super::ring::RingJob;
 use super::rows::{EncryptedRows, log2_failure};
 use super::stored::{Change, StoredColumn, bytes_of_segments};
+use super::way::{self, Reason, RowForm, Way};
 use super::{ColumnError, ColumnStat, mismatch, of};
 use crate::blob::{BlobError, BlobStat};
 use crate::ledger::Origin;
@@ -46,16 +47,20 @@ pub struct MapRequest<'a> {
     pub output: &'a str,
     /// Whether a column of this name that holds something else is replaced.
     pub replace: bool,
-    /// Rows of a unit; chosen if not given.
+    /// Rows of a unit; chosen if not given. Ciphertexts of a ring are units of their own.
     pub unit: Option<u64>,
+    /// The way over columns of samples.
+    pub way: Way,
+    /// The form of the result: that which the way leaves if not given.
+    pub form: Option<RowForm>,
 }
 
 /// How the rows of columns are computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Route {
-    /// Sample by sample: the columns are samples.
+    /// Sample by sample.
     Samples,
-    /// Ciphertext by ciphertext of a ring: the columns are ring columns.
+    /// Ciphertext by ciphertext of a ring: the columns are ring columns, or become some.
     Ring(&'static RingSet),
 }
 
@@ -66,6 +71,12 @@ pub struct MapPlan {
     pub params: &'static ParamSet,
     /// How the rows are computed.
     pub route: Route,
+    /// Why so.
+    pub reason: Reason,
+    /// The form of the result.
+    pub form: RowForm,
+    /// Whether rows of the inputs or of the result change between samples and ring columns, so that the drive needs a conversion key.
+    pub converts: bool,
     /// Rows of the inputs.
     pub rows: u64,
     /// Commands of a run from its beginning: units of rows, or ciphertexts.
@@ -94,9 +105,9 @@ impl MapPlan {
     /// log2 of the probability that a row of the result decrypts to a wrong number.
     #[must_use]
     pub fn log2_failure(&self) -> f64 {
-        let ring = match self.route {
-            Route::Samples => None,
-            Route::Ring(set) => Some(set),
+        let ring = match (self.route, self.form) {
+            (Route::Ring(set), RowForm::Ring) => Some(set),
+            _ => None,
         };
         let noise = self.noise.stated(self.params);
         let of_output = |output: &MapOutput| log2_failure(ring, output.encoding, noise);
@@ -410,18 +421,40 @@ impl Job<'_> {
         }
     }
 
+    fn filling(&self) -> Filling<'_> {
+        Filling {
+            request: self.request,
+            key_id: self.key_id,
+            digest: self.digest,
+        }
+    }
+
     fn is_single(&self, rows: &Range<u64>) -> bool {
         rows.end - rows.start == 1 && self.plan.rows > 1
     }
 }
 
+/// What says which column of samples a run fills.
+pub(super) struct Filling<'a> {
+    pub(super) request: &'a MapRequest<'a>,
+    pub(super) key_id: u32,
+    pub(super) digest: [u8; 32],
+}
+
 /// A job on columns of either form.
 enum AnyJob<'a> {
-    Samples(Job<'a>),
-    Ring(RingJob<'a>),
+    Samples(Box<Job<'a>>),
+    Ring(Box<RingJob<'a>>),
 }
 
 impl AnyJob<'_> {
+    fn into_plan(self) -> MapPlan {
+        match self {
+            AnyJob::Samples(job) => job.plan,
+            AnyJob::Ring(job) => job.plan,
+        }
+    }
+
     fn plan(&self) -> &MapPlan {
         match self {
             AnyJob::Samples(job) => &job.plan,
@@ -501,10 +534,61 @@ impl Session {
     /// # Errors
     /// Those of [`Session::map`] that come before the first row.
     pub async fn plan_map(&self, request: &MapRequest<'_>) -> Result<MapPlan, SessionError> {
+        Ok(self.prepare_any(request).await?.into_plan())
+    }
+
+    /// What a request will do, by the way that it names or that is chosen for it.
+    async fn prepare_any<'a>(
+        &self,
+        request: &'a MapRequest<'a>,
+    ) -> Result<AnyJob<'a>, SessionError> {
         if let Some(job) = self.prepare_ring(request).await? {
-            return Ok(job.plan);
+            return Ok(AnyJob::Ring(Box::new(job)));
         }
-        Ok(self.prepare(request).await?.plan)
+        let by_samples = async |reason: Reason| {
+            let mut job = self.prepare(request).await?;
+            job.plan.reason = match &reason {
+                Reason::NoOther(_) if job.plan.done > 0 || job.plan.complete => Reason::Begun,
+                _ => reason,
+            };
+            Ok(AnyJob::Samples(Box::new(job)))
+        };
+        match request.way {
+            Way::Samples if request.form == Some(RowForm::Ring) => {
+                let (what, expected) = ("the form of the result", "that of a run by ciphertexts");
+                Err(of(request.output)(mismatch(what, expected, "ring")))
+            }
+            Way::Samples => by_samples(Reason::Asked).await,
+            Way::Ring => Ok(AnyJob::Ring(Box::new(
+                self.prepare_converted(request, Reason::Asked).await?,
+            ))),
+            Way::Auto => {
+                let ring = match self.prepare_converted(request, Reason::Times).await {
+                    Ok(job) => job,
+                    Err(error) if request.form == Some(RowForm::Ring) => return Err(error),
+                    Err(error) => return by_samples(Reason::NoOther(why(&error))).await,
+                };
+                if ring.plan.done > 0 || ring.plan.complete {
+                    return Ok(AnyJob::Ring(Box::new(ring.because(Reason::Begun))));
+                }
+                let samples = self.prepare(request).await?;
+                let against = match samples.plan.done > 0 || samples.plan.complete {
+                    true => Some(Reason::Begun),
+                    false => way::against_ring(&samples.plan, &ring.plan),
+                };
+                match against {
+                    None => Ok(AnyJob::Ring(Box::new(ring))),
+                    Some(_) if request.form == Some(RowForm::Ring) => {
+                        Ok(AnyJob::Ring(Box::new(ring.because(Reason::Asked))))
+                    }
+                    Some(reason) => {
+                        let mut job = samples;
+                        job.plan.reason = reason;
+                        Ok(AnyJob::Samples(Box::new(job)))
+                    }
+                }
+            }
+        }
     }
 
     /// Runs a program on columns, with the result as a column. What the drive states of the result's noise is never below what follows from the
@@ -521,10 +605,7 @@ impl Session {
         request: &MapRequest<'_>,
         progress: &Progress,
     ) -> Result<MapReport, SessionError> {
-        let mut job = match self.prepare_ring(request).await? {
-            Some(job) => AnyJob::Ring(job),
-            None => AnyJob::Samples(self.prepare(request).await?),
-        };
+        let mut job = self.prepare_any(request).await?;
         let plan = job.plan();
         let (complete, rows, before) = (plan.complete, plan.rows, plan.done);
         let mut commands = 0;
@@ -537,9 +618,9 @@ impl Session {
             commands = run?;
             deleted?;
         }
-        let output = match job {
-            AnyJob::Samples(_) => self.column(request.output).await?.stat(),
-            AnyJob::Ring(_) => self.stat_of_ring(request.output).await?,
+        let output = match job.plan().form {
+            RowForm::Samples => self.column(request.output).await?.stat(),
+            RowForm::Ring => self.stat_of_ring(request.output).await?,
         };
         Ok(MapReport {
             output,
@@ -677,6 +758,9 @@ impl Session {
             plan: MapPlan {
                 params,
                 route: Route::Samples,
+                reason: Reason::Asked,
+                form: RowForm::Samples,
+                converts: false,
                 rows,
                 commands: rows.div_ceil(unit.max(1)),
                 facts,
@@ -690,24 +774,34 @@ impl Session {
             step,
             unit,
         };
+        let known = self.done_of(request, &job.digest, rows).await?;
+        (job.plan.done, job.plan.complete) = known;
+        Ok(job)
+    }
+
+    /// How far a run has come whose output is a column of samples, and whether it is complete.
+    pub(super) async fn done_of(
+        &self,
+        request: &MapRequest<'_>,
+        digest: &[u8; 32],
+        rows: u64,
+    ) -> Result<(u64, bool), SessionError> {
+        let nothing = (0, false);
         match self.column(request.output).await {
-            Err(error) if is_missing(&error) => {}
+            Err(error) if is_missing(&error) => Ok(nothing),
             // Whatever it is, it is to go.
-            Err(SessionError::Column { .. }) if request.replace => {}
-            Err(error) => return Err(error),
-            Ok(found) => match found.head.job.filter(|record| record.digest == job.digest) {
-                Some(record) if record.total == job.plan.rows => {
-                    (job.plan.done, job.plan.complete) = (record.done, record.complete);
-                }
+            Err(SessionError::Column { .. }) if request.replace => Ok(nothing),
+            Err(error) => Err(error),
+            Ok(found) => match found.head.job.filter(|record| record.digest == *digest) {
+                Some(record) if record.total == rows => Ok((record.done, record.complete)),
                 Some(_) => {
                     let reason = "its record of a run has another number of rows".to_owned();
-                    return Err(of(request.output)(ColumnError::Damaged(reason)));
+                    Err(of(request.output)(ColumnError::Damaged(reason)))
                 }
-                None if request.replace => {}
-                None => return Err(of(request.output)(ColumnError::OtherJob)),
+                None if request.replace => Ok(nothing),
+                None => Err(of(request.output)(ColumnError::OtherJob)),
             },
         }
-        Ok(job)
     }
 
     /// The functions that a program's text has, and those that it finds on the drive.
@@ -758,7 +852,7 @@ impl Session {
     }
 
     /// What is known of every register that the program reads.
-    fn known(
+    pub(super) fn known(
         &self,
         inputs: &[(VrNumber, StoredColumn, Range<u64>)],
         hash: &mut Sha256,
@@ -895,7 +989,9 @@ impl Session {
             let share = (rows.end - rows.start) as f64 / total as f64;
             let result = job.checked(result, share, packings).map_err(of(name))?;
             done = rows.end;
-            self.commit_unit(job, &rows, &result, progress).await?;
+            let run = job.run(rows.end, false);
+            self.commit_unit(&job.filling(), (rows.start, run), &result, progress)
+                .await?;
             if !matches!(job.shape, Shape::Totals(_)) {
                 commands += self.join_pieces(job, executor, false, progress).await?;
             }
@@ -928,20 +1024,19 @@ impl Session {
     }
 
     /// Appends the result of a unit, with the record that says so.
-    async fn commit_unit(
+    pub(super) async fn commit_unit(
         &self,
-        job: &Job<'_>,
-        rows: &Range<u64>,
+        job: &Filling<'_>,
+        (start, run): (u64, Run),
         result: &EncryptedRows,
         progress: &Progress,
     ) -> Result<(), SessionError> {
         let quiet = Progress::from(progress.cancel_token().clone());
         let name = job.request.output;
-        let run = job.run(rows.end, false);
         let found = self.column(name).await;
         let is_own = |column: &StoredColumn| {
             let found = column.head.job;
-            found.is_some_and(|found| found.digest == job.digest && found.done == rows.start)
+            found.is_some_and(|found| found.digest == job.digest && found.done == start)
         };
         match found {
             Ok(column) if is_own(&column) => {
@@ -952,7 +1047,7 @@ impl Session {
                 self.commit_change(&column, change, &quiet).await?;
             }
             // Somebody else works on the same output, or has deleted it.
-            _ if rows.start > 0 => return Err(of(name)(ColumnError::OtherJob)),
+            _ if start > 0 => return Err(of(name)(ColumnError::OtherJob)),
             Ok(_) if !job.request.replace => return Err(of(name)(ColumnError::OtherJob)),
             Err(error) if !job.request.replace && !is_missing(&error) => return Err(error),
             _ => {
@@ -1134,6 +1229,14 @@ fn expected_noise(
 fn noise_of_share(params: &ParamSet, noise: &Noise, share: f64) -> Noise {
     let failure = (noise.log2_failure() + share.log2()).min(0.0);
     Noise::stored(params, noise.variance() * share, failure, true)
+}
+
+/// Why there is no way, without the name of a column.
+fn why(error: &SessionError) -> String {
+    match error {
+        SessionError::Column { source, .. } => source.to_string(),
+        error => error.to_string(),
+    }
 }
 
 fn is_missing(error: &SessionError) -> bool {

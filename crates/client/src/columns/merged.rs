@@ -14,6 +14,7 @@ use toroid_tfhe::noise::StatedNoise;
 
 use super::map::{MapPlan, MapRequest, Route};
 use super::rows::EncryptedRows;
+use super::way::Way;
 use super::{ColumnError, mismatch, of};
 use crate::session::{Session, SessionError};
 
@@ -69,6 +70,7 @@ impl Session {
             let of_rows = MapRequest {
                 rows: Some(start..start + rows),
                 unit: Some(rows),
+                way: Way::Samples,
                 ..request.clone()
             };
             let plan = self.plan_map(&of_rows).await?;

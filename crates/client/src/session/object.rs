@@ -7,6 +7,7 @@ use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{KeyKind, Program, TestVector, VrNumber};
 use toroid_rns::format::FormatError;
 use toroid_rns::ring_set::RingSet;
+use toroid_rns::samples::{GADGET, SampleKeys};
 use toroid_rns::{SecretKey, batch};
 use toroid_task::Progress;
 use toroid_tfhe::keys::KeyTag;
@@ -31,6 +32,7 @@ enum Content<'a> {
     File(Box<dyn Chunks + Send + 'a>),
     Key(&'a ClientKey, KeyKind),
     RingKey(&'a ClientKey, &'static RingSet),
+    ConversionKey(&'a ClientKey, &'static RingSet),
 }
 
 /// The payload of an object's file, piece by piece.
@@ -75,6 +77,26 @@ impl<'a> Object<'a> {
         Ok(Object {
             sc: sc.with_key_tag(super::tag_start(client.tag())),
             content: Content::RingKey(client, set),
+        })
+    }
+
+    /// The keys by which columns change between samples and ring columns on a drive, generated on their way. Their metadata have the bits of the ring's
+    /// messages.
+    ///
+    /// # Errors
+    /// [`SessionError::Register`], [`SessionError::Tfhe`] for samples that do not become columns of the ring.
+    pub fn conversion_key(
+        key_id: u32,
+        client: &'a ClientKey,
+        set: &'static RingSet,
+    ) -> Result<Object<'a>, SessionError> {
+        let size = SampleKeys::file_bytes(set, client.params()).map_err(of_ring)?;
+        let vr = VrNumber::key(key_id, KeyKind::Conversion)?;
+        let sc = ScMetadata::new(vr, client.params().id, size)?;
+        let sc = sc.with_message(set.bits() as u8, false)?;
+        Ok(Object {
+            sc: sc.with_key_tag(super::tag_start(client.tag())),
+            content: Content::ConversionKey(client, set),
         })
     }
 
@@ -193,6 +215,11 @@ impl<'a> Object<'a> {
                 let generate = move |sink| ring_key(&client, set, sink);
                 generated(writer, &mut digest, generate).await?;
             }
+            Content::ConversionKey(client, set) => {
+                let client = client.clone();
+                let generate = move |sink| conversion_key(&client, set, sink);
+                generated(writer, &mut digest, generate).await?;
+            }
         }
         Ok(digest.finish())
     }
@@ -236,9 +263,10 @@ fn key(client: &ClientKey, kind: KeyKind, mut sink: Sink) -> Result<(), TfheErro
     match kind {
         KeyKind::Bootstrapping => client.bootstrapping_key(form, &mut rng, &progress, &mut sink),
         KeyKind::KeySwitching => client.key_switching_key(form, &mut rng, &progress, &mut sink),
-        KeyKind::Ring => Err(TfheError::Format(
-            "a ring key has another source".to_owned(),
-        )),
+        KeyKind::Ring | KeyKind::Conversion => {
+            let reason = format!("a {kind} has another source");
+            Err(TfheError::Format(reason))
+        }
     }
 }
 
@@ -248,6 +276,16 @@ fn ring_key(client: &ClientKey, set: &RingSet, sink: Sink) -> Result<(), TfheErr
     let secret = SecretKey::derive(set, client).map_err(|error| of_ring(error.into()))?;
     let buffered = BufWriter::with_capacity(1 << 20, sink);
     let written = batch::write_keys(buffered, set, &secret, &mut rng, &Progress::none());
+    Ok(written.map_err(of_ring)?.flush()?)
+}
+
+/// Generates the keys between samples and ring columns.
+fn conversion_key(client: &ClientKey, set: &RingSet, sink: Sink) -> Result<(), TfheError> {
+    let mut rng = Csprng::from_os()?;
+    let secret = SecretKey::derive(set, client).map_err(|error| of_ring(error.into()))?;
+    let keys = SampleKeys::generate(client, &secret, GADGET, &mut rng).map_err(of_ring)?;
+    let buffered = BufWriter::with_capacity(1 << 20, sink);
+    let written = keys.write_to(buffered, &Progress::none());
     Ok(written.map_err(of_ring)?.flush()?)
 }
 
@@ -268,7 +306,7 @@ fn key_metadata(
     let size = match kind {
         KeyKind::Bootstrapping => form.bootstrapping_key_bytes(params),
         KeyKind::KeySwitching => form.key_switching_key_bytes(params),
-        KeyKind::Ring => {
+        KeyKind::Ring | KeyKind::Conversion => {
             let vr = VrNumber::key(key_id, kind)?;
             return Err(SessionError::WrongType(vr, "keys of samples"));
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use toroid_client::columns::{ColumnError, EncryptedRows, MapReport, MapRequest, RingRows};
+use toroid_client::columns::{ColumnError, EncryptedRows, MapReport, MapRequest, RingRows, Way};
 use toroid_client::ledger::Subject;
 use toroid_rns::ring_set::{RingSet, TINY_RING};
 use toroid_tfhe::ciphertext::MAX_LOG2_FAILURE;
@@ -127,6 +127,8 @@ impl Place {
             output,
             replace: true,
             unit: Some(2),
+            way: Way::Samples,
+            form: None,
         };
         self.session(async |session, none| {
             session.load(0, none).await?;

@@ -188,7 +188,7 @@ impl Backend for RtlBackend {
         let total = match kind {
             KeyKind::Bootstrapping => form.bootstrapping_key_bytes(params),
             KeyKind::KeySwitching => form.key_switching_key_bytes(params),
-            KeyKind::Ring => return Err(no_ring()),
+            KeyKind::Ring | KeyKind::Conversion => return Err(no_ring()),
         };
         // Expanded bootstrapping keys are laid out row by row; the others are small, and taken whole.
         let key = (kind == KeyKind::Bootstrapping && form == KeyForm::Expanded)
@@ -363,7 +363,7 @@ impl KeySink for Loading {
                     &layout::expand_switching_key(params, &self.bytes),
                 )
             }
-            (KeyKind::Ring, _, None) => return Err(no_ring()),
+            (KeyKind::Ring | KeyKind::Conversion, _, None) => return Err(no_ring()),
         };
         Ok(Arc::new(Laid {
             shape: self.shape,

@@ -77,7 +77,7 @@ fn key_bytes(key: &ClientKey, kind: KeyKind, form: KeyForm, rng: &mut Csprng) ->
     match kind {
         KeyKind::Bootstrapping => key.bootstrapping_key(form, rng, &Progress::none(), sink),
         KeyKind::KeySwitching => key.key_switching_key(form, rng, &Progress::none(), sink),
-        KeyKind::Ring => panic!("a ring key does not come from here"),
+        KeyKind::Ring | KeyKind::Conversion => panic!("keys of rings do not come from here"),
     }
     .unwrap();
     bytes

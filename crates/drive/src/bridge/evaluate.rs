@@ -2,11 +2,15 @@
 
 use std::time::Instant;
 
-use toroid_engine::{Attributes, PagingContext, Requester, RingInput, RingJob};
+use toroid_engine::backend::RingOperand;
+use toroid_engine::{Attributes, PagingContext, Requester, RingForm, RingInput, RingJob, RingRows};
 use toroid_isa::{Program, VrNumber};
 use toroid_rns::ring_set::RingSet;
 use toroid_rns::stored::StoredColumn;
+use toroid_tfhe::TfheError;
+use toroid_tfhe::column::{Chunk, Column, Segment};
 use toroid_tfhe::encoding::Encoding;
+use toroid_tfhe::params::ParamSet;
 
 use super::columns::{Input, columns, job, rows_of};
 use super::command::Context;
@@ -23,20 +27,70 @@ pub(crate) struct Described {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// The ring in which a program computes on columns, and what becomes of its result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RingWay {
+    /// The ring.
+    pub set: &'static RingSet,
+    /// The form of the result.
+    pub form: RingForm,
+}
+
+impl RingWay {
+    /// The bit of a command for a result in samples; the ring set's number is below it.
+    const SAMPLES: u32 = 1 << 31;
+
+    /// The way that a command's dword names; `None` for a ring that there is not, and bits of no meaning.
+    pub(crate) fn from_word(word: u32) -> Option<RingWay> {
+        let number = u16::try_from(word & !Self::SAMPLES).ok()?;
+        Some(RingWay {
+            set: RingSet::by_id(number)?,
+            form: match word & Self::SAMPLES {
+                0 => RingForm::Column,
+                _ => RingForm::Samples,
+            },
+        })
+    }
+
+    /// The dword of a command that names it, which is not 0.
+    pub(crate) fn to_word(self) -> u32 {
+        let form = match self.form {
+            RingForm::Column => 0,
+            RingForm::Samples => Self::SAMPLES,
+        };
+        u32::from(self.set.id) | form
+    }
+}
+
+/// Where the result of a program goes.
+#[derive(Clone, Copy)]
+pub(crate) struct ResultPlace {
+    /// The input whose place it takes; without one it is described as the register that the program returned.
+    pub(crate) place: Option<usize>,
+    /// The most bytes of a column.
+    pub(crate) room: u64,
+    /// The ring to compute in; that of the inputs if not given, where they are ring columns.
+    pub(crate) ring: Option<RingWay>,
+}
+
 impl Bridge {
     /// Runs a program on samples, which it finds in the registers that their metadata name, beside what the drive has in the
-    /// others. No register changes. The result is described as if it took the place of the input with the index `place`, or,
-    /// without one, as the register that the program returned. A column has at most `room` bytes.
+    /// others. No register changes.
     pub(crate) fn evaluate(
         &self,
         context: &Context,
         (name, program): (VrNumber, &Program),
         inputs: &[Described],
-        (place, room): (Option<usize>, u64),
+        ResultPlace { place, room, ring }: ResultPlace,
     ) -> Result<Described, Fault> {
         context.keys().check_register(name)?;
-        if let Some(set) = inputs.iter().find_map(|i| RingSet::by_id(i.sc.params())) {
-            return self.map_ring(context, (name, program), (set, inputs), room);
+        let of_inputs = || {
+            let set = inputs.iter().find_map(|i| RingSet::by_id(i.sc.params()))?;
+            let form = RingForm::Column;
+            Some(RingWay { set, form })
+        };
+        if let Some(way) = ring.or_else(of_inputs) {
+            return self.map_ring(context, (name, program), (way, inputs), room);
         }
         if inputs.iter().any(|input| input.sc.column()) {
             return self.map(context, (name, program), inputs, (place, room));
@@ -146,19 +200,24 @@ impl Bridge {
     }
 }
 
-/// A ring column that came with the command.
-fn ring_column(set: &RingSet, input: &Described) -> Result<(StoredColumn, Attributes), Fault> {
+/// Rows of one ciphertext that came with the command.
+enum OwnedOperand {
+    Column(StoredColumn),
+    Samples(Vec<Chunk>),
+}
+
+/// A column that came with the command, for a program that computes in a ring: a ring column, or one of samples.
+fn ring_operand(set: &RingSet, input: &Described) -> Result<(OwnedOperand, Attributes), Fault> {
     let sc = &input.sc;
     let refused = |what: String| Fault::new(METADATA_INVALID, format!("{sc}: {what}"));
-    if sc.params() != set.id || !sc.column() || !sc.vr().ty().is_sample() {
-        let what = format!("expected a column of {}, like the other inputs", set.name);
+    let samples = ParamSet::by_id(sc.params());
+    if (sc.params() != set.id && samples.is_none()) || !sc.column() || !sc.vr().ty().is_sample() {
+        let what = format!("expected a column of {} or of samples", set.name);
         return Err(Fault::new(METADATA_MISMATCH, format!("{sc}: {what}")));
     }
     if sc.offset() != 0 || input.bytes.len() as u64 != sc.size() {
         return Err(refused(format!("found {} bytes of it", input.bytes.len())));
     }
-    let column =
-        StoredColumn::from_bytes(&input.bytes).map_err(|error| refused(error.to_string()))?;
     let encoding = Encoding::new(sc.message_bits().into(), sc.signed());
     let attributes = Attributes {
         encoding: Some(encoding.map_err(|error| refused(error.to_string()))?),
@@ -168,29 +227,68 @@ fn ring_column(set: &RingSet, input: &Described) -> Result<(StoredColumn, Attrib
         log2_failure: sc.log2_p_fail().map(f64::from),
         key_tag: sc.key_tag(),
     };
-    Ok((column, attributes))
+    let Some(params) = samples else {
+        let column = StoredColumn::from_bytes(&input.bytes);
+        let column = column.map_err(|error| refused(error.to_string()))?;
+        return Ok((OwnedOperand::Column(column), attributes));
+    };
+    let most = set.rows().div_ceil(params.ring_degree);
+    let chunks = leading_chunks((params, most), &input.bytes);
+    let chunks = chunks.map_err(|error| refused(error.to_string()))?;
+    Ok((OwnedOperand::Samples(chunks), attributes))
+}
+
+/// The chunks of a column, as many at most, of whose rows each segment has the first ones.
+fn leading_chunks(
+    (params, most): (&ParamSet, usize),
+    bytes: &[u8],
+) -> Result<Vec<Chunk>, TfheError> {
+    let column = Column::new(params, bytes)?;
+    let segments = column.header().segments();
+    if segments.len() > most {
+        let reason = format!(
+            "{} chunks; a ciphertext of the ring has rows of {most}",
+            segments.len()
+        );
+        return Err(TfheError::Format(reason));
+    }
+    let segments = segments.iter().enumerate();
+    let chunk = |(number, segment): (usize, &Segment)| {
+        let rows = segment.rows_in_chunk();
+        if rows.start != 0 {
+            let reason =
+                format!("rows {rows:?} of a chunk, which a ring column does not begin with");
+            return Err(TfheError::Format(reason));
+        }
+        column.chunk_of(number)?.leading(rows.end)
+    };
+    segments.map(chunk).collect()
 }
 
 impl Bridge {
-    /// A program on ring columns, which are all of its inputs.
+    /// A program that computes in a ring on columns, which are all of its inputs.
     fn map_ring(
         &self,
         context: &Context,
         (name, program): (VrNumber, &Program),
-        (set, inputs): (&'static RingSet, &[Described]),
+        (way, inputs): (RingWay, &[Described]),
         room: u64,
     ) -> Result<Described, Fault> {
-        let mut columns = Vec::with_capacity(inputs.len());
+        let RingWay { set, form } = way;
+        let mut operands = Vec::with_capacity(inputs.len());
         for input in inputs {
             context.keys().check_register(input.sc.vr())?;
-            columns.push(ring_column(set, input)?);
+            operands.push(ring_operand(set, input)?);
         }
-        let columns = inputs.iter().zip(&columns);
-        let columns: Vec<RingInput<'_>> = columns
-            .map(|(input, (column, attributes))| RingInput {
+        let operands = inputs.iter().zip(&operands);
+        let columns: Vec<RingInput<'_>> = operands
+            .map(|(input, (operand, attributes))| RingInput {
                 vr: input.sc.vr(),
                 attributes: *attributes,
-                column,
+                operand: match operand {
+                    OwnedOperand::Column(column) => RingOperand::Column(column),
+                    OwnedOperand::Samples(chunks) => RingOperand::Samples(chunks),
+                },
             })
             .collect();
         let job = RingJob {
@@ -198,8 +296,9 @@ impl Bridge {
             program,
             set,
             inputs: &columns,
+            form,
         };
-        let rows = columns.iter().map(|input| input.column.rows());
+        let rows = columns.iter().map(|input| input.operand.rows());
         let rows = rows.max().unwrap_or(1) as u64;
         let under_way = Run::begin(&self.log, context, name, rows);
         let (requester, _) = requester(context, &under_way);
@@ -212,9 +311,12 @@ impl Bridge {
         let output = made.facts.outputs.first();
         let output =
             output.ok_or_else(|| Fault::new(PROGRAM_REFUSED, "the program returned nothing"))?;
-        let bytes = made.column.to_bytes();
+        let (params, bytes) = match made.rows {
+            RingRows::Column(column) => (set.id, column.to_bytes()),
+            RingRows::Samples(bytes) => (made.params.id, bytes),
+        };
         let tag = inputs.iter().find_map(|input| input.sc.key_tag());
-        let sc = ScMetadata::new(output.vr, set.id, bytes.len() as u64)?
+        let sc = ScMetadata::new(output.vr, params, bytes.len() as u64)?
             .with_column(true)
             .with_key_tag(tag.unwrap_or_default());
         Ok(Described {

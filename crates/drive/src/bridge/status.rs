@@ -95,7 +95,9 @@ impl From<EngineError> for Fault {
                 ..
             } => return Fault::cancelled(),
             EngineError::NoSuchRegister { .. } => (REGISTER_EMPTY, true),
-            EngineError::MissingRingKey { .. } => (KEY_MISSING, true),
+            EngineError::MissingRingKey { .. } | EngineError::MissingConversionKey { .. } => {
+                (KEY_MISSING, true)
+            }
             EngineError::DataId { .. }
             | EngineError::EmptyPart { .. }
             | EngineError::PartTooLong { .. }

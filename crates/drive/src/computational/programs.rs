@@ -13,7 +13,7 @@ use crate::bridge::status::{
     MEMORY_RANGE, NO_PROGRAM, NO_RANGE_SET, PART_ORDER, PROGRAM_IN_USE, PROGRAM_INACTIVE,
     PROGRAM_MALFORMED, TOO_MANY_RANGES, WRONG_SIZE,
 };
-use crate::bridge::{Fault, KeyAccess};
+use crate::bridge::{Fault, KeyAccess, RingWay};
 
 /// The type of a program identifier that is unique among programs: 64 bits.
 const IDENTIFIER_TYPE: u8 = 1;
@@ -120,6 +120,8 @@ pub(super) struct Execution {
     pub(super) result: Option<Range>,
     /// The input that the result replaces.
     pub(super) place: Option<usize>,
+    /// The ring to compute in, where the command names one.
+    pub(super) ring: Option<RingWay>,
 }
 
 /// The programs and memory range sets of a host.
@@ -407,6 +409,13 @@ impl Programs {
             ));
         }
         let place_of_result = usize::try_from(result).ok().and_then(|n| n.checked_sub(1));
+        let ring = match sqe.cdw14.get() {
+            0 => None,
+            word => Some(RingWay::from_word(word).ok_or_else(|| {
+                let reason = format!("form {word:#010x}; expected 0 or a ring set's number");
+                refuse(Status::INVALID_FIELD, reason)
+            })?),
+        };
         let chosen = ranges.iter().enumerate();
         let chosen = chosen.filter(|(place, _)| wanted >> place & 1 == 1);
         let (places, inputs): (Vec<usize>, Vec<Range>) = chosen.unzip();
@@ -418,6 +427,7 @@ impl Programs {
             place: places
                 .iter()
                 .position(|place| Some(*place) == place_of_result),
+            ring,
         })
     }
 

@@ -6,6 +6,7 @@ use toroid_nvme::fabrics::Sgl;
 use toroid_nvme::{Request, Sqe};
 
 use super::{PROGRAM_TYPE, opcode};
+use crate::bridge::RingWay;
 
 /// Bytes of a memory namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +110,18 @@ pub fn delete_range_set(nsid: u32, set: u16) -> Request {
     command(admin_opcode::MEMORY_RANGE_SET, nsid, words, Vec::new(), 0)
 }
 
+/// Where Identify of the namespace of programs says in which forms programs take and give columns: the first of its bytes for vendors.
+pub const FORMS_BYTE: usize = 3072;
+/// The bit there of [`in_ring`]: columns of samples become ring columns, and results samples.
+pub const CONVERTS: u8 = 1;
+
+/// An Execute Program command whose program computes in a ring, whatever the forms of its inputs.
+#[must_use]
+pub fn in_ring(mut request: Request, way: RingWay) -> Request {
+    request.sqe.cdw14 = way.to_word().into();
+    request
+}
+
 fn execution(nsid: u32, data: Vec<u8>, inputs: u64, result: u64) -> Request {
     let words = [
         inputs as u32,
@@ -168,7 +181,8 @@ pub fn identify_memory(nsid: u32) -> Request {
     identify(nsid, csi::MEMORY)
 }
 
-/// Identify Namespace of a namespace for programs (an admin command), whose byte 6 is how many memory ranges a set of them has at most.
+/// Identify Namespace of a namespace for programs (an admin command), whose byte 6 is how many memory ranges a set of them has at most, and
+/// byte [`FORMS_BYTE`] which forms of columns programs take and give.
 #[must_use]
 pub fn identify_programs(nsid: u32) -> Request {
     identify(nsid, csi::PROGRAMS)

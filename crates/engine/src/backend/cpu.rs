@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use toroid_isa::KeyKind;
 use toroid_ring::simd::SimdLevel;
-use toroid_rns::stored::StoredColumn;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::any_key::{AnyBootstrappingKey, AnyKeyLoader, AnyKeySwitchingKey, Task};
 use toroid_tfhe::arithmetic::ArithmeticKind;
@@ -24,11 +23,11 @@ use toroid_tfhe::with_modulus;
 
 use super::schedule::{Call, MAX_PASS, Pass, Scheduler, Work};
 use super::{
-    Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, RingProgram,
-    check_results,
+    Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, RingKeys,
+    RingMade, RingOperand, RingProgram, check_results,
 };
 use crate::requester::Requester;
-use ring::{RingKey, RingSink};
+use ring::{ConversionKey, RingKey, RingSink};
 
 /// Runs everything on the processor of this machine, with the kernels of one instruction set.
 #[derive(Debug)]
@@ -208,7 +207,7 @@ impl Backend for CpuBackend {
             KeyKind::KeySwitching => {
                 Box::new(AnyKeyLoader::key_switching(params, form, self.simd)?)
             }
-            KeyKind::Ring => Box::new(RingSink::new(params)?),
+            KeyKind::Ring | KeyKind::Conversion => Box::new(RingSink::new(params, kind)?),
         })
     }
 
@@ -284,12 +283,14 @@ impl Backend for CpuBackend {
 
     fn run_ring(
         &self,
-        key: &dyn LoadedKey,
-        columns: &[&StoredColumn],
+        keys: RingKeys<'_>,
+        operands: &[RingOperand<'_>],
         program: &RingProgram<'_>,
         requester: Requester<'_>,
-    ) -> Result<StoredColumn, BackendError> {
-        ring::run(self, loaded::<RingKey>(key)?, columns, program, requester)
+    ) -> Result<RingMade, BackendError> {
+        let conversion = keys.conversion.map(loaded::<ConversionKey>).transpose()?;
+        let keys = (loaded::<RingKey>(keys.ring)?, conversion);
+        ring::run(self, keys, operands, program, requester)
     }
 
     fn statistics(&self) -> BackendStatistics {

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use toroid_isa::KeyKind;
 use toroid_rns::ring_set::RingSet;
-use toroid_rns::stored::StoredColumn;
 use toroid_task::CancelToken;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::modulus::Words;
@@ -23,8 +22,8 @@ use toroid_tfhe::with_modulus;
 use super::schedule::{Pass, Scheduler, Work};
 use super::testing::test_vector;
 use super::{
-    Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, RingProgram,
-    check_results,
+    Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, RingKeys,
+    RingMade, RingOperand, RingProgram, check_results,
 };
 use crate::requester::Requester;
 
@@ -383,12 +382,12 @@ impl Backend for RecordedBackend {
 
     fn run_ring(
         &self,
-        key: &dyn LoadedKey,
-        columns: &[&StoredColumn],
+        keys: RingKeys<'_>,
+        operands: &[RingOperand<'_>],
         program: &RingProgram<'_>,
         requester: Requester<'_>,
-    ) -> Result<StoredColumn, BackendError> {
-        self.inner.run_ring(key, columns, program, requester)
+    ) -> Result<RingMade, BackendError> {
+        self.inner.run_ring(keys, operands, program, requester)
     }
 
     fn bootstrap_batch(

@@ -137,7 +137,7 @@ pub fn key_bytes(client: &ClientKey, kind: KeyKind, form: KeyForm, rng: &mut Csp
     match kind {
         KeyKind::Bootstrapping => client.bootstrapping_key(form, rng, &go_on, &mut write),
         KeyKind::KeySwitching => client.key_switching_key(form, rng, &go_on, &mut write),
-        KeyKind::Ring => panic!("a ring key does not come from here"),
+        KeyKind::Ring | KeyKind::Conversion => panic!("keys of rings do not come from here"),
     }
     .unwrap();
     key

@@ -11,14 +11,14 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use clap::Subcommand;
 use serde_json::{Value, json};
-use toroid_client::blob::BlobError;
+use toroid_client::blob::{BlobError, BlobStat};
 use toroid_client::columns::{
-    ColumnStat, EncryptedRows, MapPlan, MapRequest, RingRows, Route, result_bytes,
+    ColumnStat, EncryptedRows, MapPlan, MapRequest, Reason, RingRows, Route, RowForm, Way,
+    WayTimes, result_bytes,
 };
 use toroid_client::raw;
 use toroid_client::session::{Object, SessionError};
 use toroid_drive::image::display_size;
-use toroid_engine::backend::recorded::RecordedTimes;
 use toroid_isa::{Assembly, VrNumber, VrType};
 use toroid_rns::ring_set::RingSet;
 use toroid_tfhe::ClientKey;
@@ -281,6 +281,12 @@ pub struct MapArgs {
     /// Rows that the drive works on in one command; a run that is interrupted loses at most these.
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..))]
     unit: Option<u64>,
+    /// Which way to go over columns of samples: one by one, by ciphertexts of a ring, or what takes less time.
+    #[arg(long, value_enum, default_value_t)]
+    way: WayArg,
+    /// The form of the result; that which the way leaves if not given.
+    #[arg(long, value_enum, value_name = "FORM")]
+    result: Option<ResultArg>,
     /// Replace a column of the output's name that holds something else.
     #[arg(long)]
     replace: bool,
@@ -290,6 +296,46 @@ pub struct MapArgs {
     /// Cores to estimate for; those of this machine if not given.
     #[arg(long, requires = "estimate")]
     cores: Option<usize>,
+}
+
+/// The way over columns of samples.
+#[derive(Clone, Copy, Default, clap::ValueEnum)]
+enum WayArg {
+    /// Sample by sample.
+    Samples,
+    /// By ciphertexts of the ring of the drive's keys, which samples become part of.
+    Ring,
+    /// That which takes less time by the documented times, where both give the same.
+    #[default]
+    Auto,
+}
+
+impl From<WayArg> for Way {
+    fn from(way: WayArg) -> Way {
+        match way {
+            WayArg::Samples => Way::Samples,
+            WayArg::Ring => Way::Ring,
+            WayArg::Auto => Way::Auto,
+        }
+    }
+}
+
+/// The form of a result.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ResultArg {
+    /// Samples.
+    Samples,
+    /// A ring column.
+    Ring,
+}
+
+impl From<ResultArg> for RowForm {
+    fn from(form: ResultArg) -> RowForm {
+        match form {
+            ResultArg::Samples => RowForm::Samples,
+            ResultArg::Ring => RowForm::Ring,
+        }
+    }
 }
 
 /// A range of rows.
@@ -508,26 +554,47 @@ fn keys(args: &KeysArgs, output: &Output) -> anyhow::Result<()> {
     let started = Instant::now();
     let progress = progress::report_to(&bar);
     let session = opened.session();
-    let stat = if args.replace {
-        let key = Object::ring_key(args.key_id, &client, set)?;
-        wait(&opened, session.replace(vec![key], &progress))?.remove(0)
+    // Only samples of sets for wide functions become ring columns.
+    let converts = client.params().is_wide();
+    let (stat, conversion) = if args.replace {
+        let mut keys = vec![Object::ring_key(args.key_id, &client, set)?];
+        if converts {
+            keys.push(Object::conversion_key(args.key_id, &client, set)?);
+        }
+        let mut stats = wait(&opened, session.replace(keys, &progress))?.into_iter();
+        (stats.next(), stats.next())
     } else {
         let put = session.generate_ring_key(args.key_id, &client, set, &progress);
-        wait(&opened, put)?
+        let ring = wait(&opened, put)?;
+        let conversion = match converts {
+            true => {
+                let put = session.generate_conversion_key(args.key_id, &client, set, &progress);
+                Some(wait(&opened, put)?)
+            }
+            false => None,
+        };
+        (Some(ring), conversion)
     };
     bar.finish_and_clear();
     let seconds = started.elapsed().as_secs_f64();
     opened.close()?;
+    let bytes = |stat: &Option<BlobStat>| stat.as_ref().map_or(0, |stat| stat.size);
+    let (ring, conversion) = (bytes(&stat), bytes(&conversion));
     let value = json!({
         "ring": set.name,
         "key_id": args.key_id,
-        "bytes": stat.size,
+        "bytes": ring,
+        "conversion_bytes": conversion,
         "seconds": seconds,
     });
     output.result(&value, || {
-        let (size, time) = (display_size(stat.size), duration(seconds));
+        let (size, time) = (display_size(ring), duration(seconds));
+        let beside = match conversion {
+            0 => String::new(),
+            bytes => format!(", with a conversion key of {}", display_size(bytes)),
+        };
         format!(
-            "ring key of {}, key id {}: {size} in {time}",
+            "ring key of {}, key id {}: {size}{beside} in {time}",
             set.name, args.key_id
         )
     })
@@ -865,89 +932,46 @@ fn delete(args: &DeleteArgs, output: &Output) -> anyhow::Result<()> {
     })
 }
 
-/// What the documented times make of a plan, either way, as if nothing were done yet.
-struct Ways {
-    /// Seconds sample by sample; `None` for a parameter set without such times.
-    samples: Option<f64>,
-    /// The ring of the columns, or the one that has the program's messages.
-    ring: Option<&'static RingSet>,
-    /// Seconds by ciphertexts of that ring; `None` without such times.
-    batch: Option<f64>,
-    /// The fewest rows that take no longer by ciphertexts.
-    break_even: Option<u64>,
-}
-
-impl Ways {
-    fn new(plan: &MapPlan, cores: usize) -> Ways {
-        let times = RecordedTimes::documented(cores);
-        let tasks: Vec<(u32, usize)> = plan
-            .facts
-            .tasks
-            .iter()
-            .map(|task| (task.input_bits, task.functions))
-            .collect();
-        let all = plan.facts.tasks.iter().flat_map(|task| {
-            let rows = task.rows as usize;
-            std::iter::repeat_n((task.input_bits, task.functions), rows)
-        });
-        let samples = times.estimate(plan.params, all).ok();
-        let ring = match plan.route {
-            Route::Ring(set) => Some(set),
-            Route::Samples => {
-                let output = plan
-                    .facts
-                    .outputs
-                    .first()
-                    .and_then(|output| output.encoding);
-                let output = output.map_or(0, Encoding::bits);
-                let bits = tasks.iter().map(|(bits, _)| *bits).fold(output, u32::max);
-                RingSet::for_bits(bits, plan.params.is_insecure())
-            }
-        };
-        let ciphertexts = match (plan.route, ring) {
-            (Route::Samples, Some(set)) => plan.rows.div_ceil(set.rows() as u64),
-            _ => plan.commands,
-        };
-        let functions = tasks.iter().map(|(_, functions)| *functions);
-        let ciphertext = ring.and_then(|set| times.ciphertext(set, functions).ok());
-        let break_even = ring.filter(|_| !tasks.is_empty()).and_then(|set| {
-            let rows = times.break_even(plan.params, set, &tasks);
-            rows.ok().flatten()
-        });
-        Ways {
-            samples: samples.map(|time| time.as_secs_f64()),
-            ring,
-            batch: ciphertext.map(|time| time.as_secs_f64() * ciphertexts as f64),
-            break_even,
-        }
-    }
-
-    /// The name of the way that a plan goes, and why so.
-    fn reason(&self, plan: &MapPlan) -> (&'static str, String) {
-        let set = self.ring.map_or("a ring", |set| set.name);
-        match plan.route {
-            Route::Samples => {
-                let mut why = "sample by sample, since the columns are samples".to_owned();
-                if let Some(rows) = self.break_even {
-                    let _ = write!(
-                        why,
-                        "; ring columns of {set} would take less time from {rows} rows on"
-                    );
+/// The name of the way that a plan goes, and why so.
+fn why(plan: &MapPlan, times: &WayTimes) -> (&'static str, String) {
+    let ring = times.ring.map_or("a ring", |set| set.name);
+    let from = |what: &str| match times.break_even {
+        Some(rows) => format!("; {what} {rows} rows"),
+        None => String::new(),
+    };
+    let (how, because, also) = match plan.route {
+        Route::Samples => (
+            "sample by sample".to_owned(),
+            match &plan.reason {
+                Reason::NoOther(reason) => reason.clone(),
+                Reason::Begun => "a run of the same request has begun so".to_owned(),
+                Reason::Times => format!("{} rows take less time so", plan.rows),
+                Reason::Asked | Reason::RingColumns => "--way says so".to_owned(),
+            },
+            from(&format!("ring columns of {ring} would take less time from")),
+        ),
+        Route::Ring(set) => (
+            format!(
+                "by ciphertexts of {} with up to {} rows",
+                set.name,
+                set.rows()
+            ),
+            match &plan.reason {
+                Reason::Begun => "a run of the same request has begun so".to_owned(),
+                Reason::Times => format!("{} rows take less time so", plan.rows),
+                Reason::Asked => "--way says so".to_owned(),
+                Reason::RingColumns | Reason::NoOther(_) => {
+                    "the columns are ring columns".to_owned()
                 }
-                ("samples", why)
-            }
-            Route::Ring(set) => {
-                let (name, most) = (set.name, set.rows());
-                let mut why = format!(
-                    "by ciphertexts of {name} with up to {most} rows, since the columns are ring columns"
-                );
-                if let Some(rows) = self.break_even {
-                    let _ = write!(why, "; samples would take less time below {rows} rows");
-                }
-                ("ring", why)
-            }
-        }
-    }
+            },
+            from("samples would take less time below"),
+        ),
+    };
+    let name = match plan.route {
+        Route::Samples => "samples",
+        Route::Ring(_) => "ring",
+    };
+    (name, format!("{how}, since {because}{also}"))
 }
 
 fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<()> {
@@ -957,7 +981,7 @@ fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<(
         None => std::thread::available_parallelism()?.get(),
     };
     let left = plan.rows - plan.done;
-    let ways = Ways::new(plan, cores);
+    let ways = WayTimes::new(plan, cores);
     let share = left as f64 / plan.rows.max(1) as f64;
     let [samples, batch] = [ways.samples, ways.batch].map(|way| way.map(|all| all * share));
     let seconds = match plan.route {
@@ -968,7 +992,7 @@ fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<(
         .filter(|seconds| *seconds > 0.0)
         .map(|seconds| left as f64 / seconds);
     let log2_failure = plan.log2_failure();
-    let (how, why) = ways.reason(plan);
+    let (how, why) = why(plan, &ways);
     let value = json!({
         "params": plan.params.name,
         "ring": ways.ring.map(|set| set.name),
@@ -1032,14 +1056,12 @@ fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<(
     })
 }
 
-/// Has the drive load the ring key of a key id.
-fn load_ring(opened: &Opened, key_id: u32, output: &Output) -> anyhow::Result<()> {
+/// Has the drive load the keys of a run by ciphertexts.
+fn load_ring(opened: &Opened, key_id: u32, converts: bool, output: &Output) -> anyhow::Result<()> {
     let bar = progress::bar(output, "loading the ring key");
     let progress = progress::report_to(&bar);
-    match opened
-        .drive
-        .wait(opened.session().load_ring_key(key_id, &progress))
-    {
+    let loaded = opened.session().load_ring_keys(key_id, converts, &progress);
+    match opened.drive.wait(loaded) {
         Err(SessionError::Missing(vr)) => {
             anyhow::bail!("the drive has no ring key in {vr}: make one by toroid column keys")
         }
@@ -1079,6 +1101,8 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
         output: &args.output,
         replace: args.replace,
         unit: args.unit,
+        way: args.way.into(),
+        form: args.result.map(Into::into),
     };
     let ledger = args.ledger.open(output)?;
     let opened = match args.estimate {
@@ -1088,6 +1112,11 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
     let session = opened.session();
     let plan = wait(&opened, session.plan_map(&request));
     let plan = plan.map_err(|error| without_input(error, &program))?;
+    if let (WayArg::Samples, Route::Ring(_)) = (args.way, plan.route) {
+        return Err(usage(
+            "ring columns go by ciphertexts: leave out --way samples".to_owned(),
+        ));
+    }
     if args.estimate {
         return estimate(args, &plan, output);
     }
@@ -1097,7 +1126,7 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
     let key_id = of_inputs.map_or(args.key_id, |register| register.key_id());
     let load = || match plan.route {
         Route::Samples => load(&opened, key_id, true, output),
-        Route::Ring(_) => load_ring(&opened, key_id, output),
+        Route::Ring(_) => load_ring(&opened, key_id, plan.converts, output),
     };
     if !plan.complete && !opened.is_shared() {
         load()?;
@@ -1129,7 +1158,7 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
     let mut value = described(&report.output);
     value["computed"] = json!(report.computed);
     value["commands"] = json!(report.commands);
-    let (how, why) = Ways::new(&plan, 1).reason(&plan);
+    let (how, why) = why(&plan, &WayTimes::new(&plan, 1));
     value["route"] = json!(how);
     value["why"] = json!(why);
     value["seconds"] = json!(seconds);

@@ -470,7 +470,7 @@ fn generate_public(
         Some((KeyKind::KeySwitching, form)) => {
             client.key_switching_key(form, rng, progress, sink)?;
         }
-        Some((KeyKind::Ring, _)) | None => {
+        Some((KeyKind::Ring | KeyKind::Conversion, _)) | None => {
             anyhow::bail!("a {} is not a public key", kind.name())
         }
     }

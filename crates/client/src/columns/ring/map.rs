@@ -5,20 +5,26 @@ use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use sha2::{Digest as _, Sha256};
-use toroid_engine::{FunctionOf, MapFacts, RingFacts, RingForecast};
-use toroid_isa::{Program, VrNumber};
+use toroid_drive::bridge::RingWay;
+use toroid_engine::{FunctionOf, MapFacts, RingFacts, RingForecast, RingForm};
+use toroid_isa::{KeyKind, Program, VrNumber};
 use toroid_rns::format::FormatError;
 use toroid_rns::modulus_switch::pair_variance;
+use toroid_rns::ring_set::RingSet;
 use toroid_rns::stored::{Layout, StoredColumn as Ciphertext};
 use toroid_task::Progress;
+use toroid_tfhe::column::{ColumnForm, rows_per_chunk};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::Noise;
 
 use super::{RingColumn, RingRowFacts, RingRows};
 use crate::blob::BlobError;
 use crate::columns::executor::Executor;
-use crate::columns::head::{Run, damaged};
-use crate::columns::map::{MapPlan, MapRequest, Route, Shape, Tables, shape};
+use crate::columns::head::{Run, damaged, set_of};
+use crate::columns::map::{Filling, MapPlan, MapRequest, Route, Shape, Tables, shape};
+use crate::columns::rows::{EncryptedRows, RowFacts};
+use crate::columns::stored::StoredColumn;
+use crate::columns::way::{Reason, RowForm};
 use crate::columns::{ColumnError, JobRecord, mismatch, of};
 use crate::ledger::Origin;
 use crate::session::{Object, Session, SessionError};
@@ -57,12 +63,28 @@ impl Unit {
     }
 }
 
-/// A run on ring columns with what it runs on.
+/// A column that a run by ciphertexts reads.
+enum Source {
+    Ring(Box<RingColumn>),
+    /// Samples, from this row on. Each ciphertext is made of whole chunks.
+    Samples(Box<StoredColumn>, u64),
+}
+
+impl Source {
+    fn name(&self) -> &str {
+        match self {
+            Source::Ring(column) => &column.name,
+            Source::Samples(column, _) => &column.name,
+        }
+    }
+}
+
+/// A run by ciphertexts with what it runs on.
 pub(in crate::columns) struct RingJob<'a> {
     pub(in crate::columns) request: &'a MapRequest<'a>,
     pub(in crate::columns) program: Program,
     pub(in crate::columns) key_id: u32,
-    inputs: Vec<(VrNumber, RingColumn)>,
+    inputs: Vec<(VrNumber, Source)>,
     pub(in crate::columns) objects: Vec<Object<'static>>,
     /// What is known of the result's rows.
     result: RingRowFacts,
@@ -80,10 +102,31 @@ pub(in crate::columns) struct RingJob<'a> {
 impl RingJob<'_> {
     pub(in crate::columns) fn origin(&self, session: &Session) -> Option<Origin> {
         let inputs = self.inputs.iter();
-        let inputs = inputs.map(|(vr, column)| (*vr, column.name.as_str()));
+        let inputs = inputs.map(|(vr, source)| (*vr, source.name()));
         let rows = self.request.rows.clone();
         let rows = rows.unwrap_or(0..self.plan.rows);
         session.origin_of_run(&self.program, rows, inputs)
+    }
+
+    pub(in crate::columns) fn because(mut self, reason: Reason) -> Self {
+        self.plan.reason = reason;
+        self
+    }
+
+    /// What the drive is to be told of the ring: nothing where ring columns become others, as a drive of before does without it.
+    fn way(&self) -> Option<RingWay> {
+        self.plan.converts.then_some(RingWay {
+            set: self.result.set,
+            form: form_of(self.plan.form),
+        })
+    }
+
+    fn filling(&self) -> Filling<'_> {
+        Filling {
+            request: self.request,
+            key_id: self.key_id,
+            digest: self.digest,
+        }
     }
 
     fn run(&self, done: u64) -> Run {
@@ -112,6 +155,29 @@ impl RingJob<'_> {
             .to_bytes())
     }
 
+    /// A result in samples with what follows from the program, whatever the drive states.
+    fn checked_samples(
+        &self,
+        mut rows: EncryptedRows,
+        made: u32,
+    ) -> Result<EncryptedRows, ColumnError> {
+        let expected = RowFacts {
+            params: self.result.params,
+            encoding: Some(self.result.encoding),
+            noise: rows.facts.noise,
+            computed: true,
+            tag: self.result.tag,
+        };
+        expected.check_fits(&rows.facts)?;
+        if rows.len() != u64::from(made) || !rows.facts.computed {
+            return Err(damaged(
+                "the drive returned another column than was asked for",
+            ));
+        }
+        rows.facts.tag = expected.tag;
+        Ok(rows.with_noise_of_at_least(&self.plan.noise))
+    }
+
     /// A result with what follows from the program, whatever the drive states.
     fn checked(&self, bytes: &[u8], rows: u32) -> Result<RingRows, ColumnError> {
         let column = Ciphertext::from_bytes(bytes)?;
@@ -131,6 +197,56 @@ impl RingJob<'_> {
             pieces: vec![(column, 0..rows as usize)],
         })
     }
+}
+
+/// What a run by ciphertexts is made of.
+struct Parts {
+    key_id: u32,
+    inputs: Vec<(VrNumber, Source)>,
+    /// Of the inputs.
+    facts: RingRowFacts,
+    tables: Tables,
+    units: Vec<Unit>,
+    known: BTreeMap<VrNumber, RingFacts>,
+    form: RowForm,
+    hash: Sha256,
+}
+
+fn form_of(form: RowForm) -> RingForm {
+    match form {
+        RowForm::Samples => RingForm::Samples,
+        RowForm::Ring => RingForm::Column,
+    }
+}
+
+/// What a run does: results in samples are others than those that stay in the ring.
+fn hash_program(hash: &mut Sha256, program: &Program, form: RowForm) {
+    let bytes = toroid_isa::encode(program);
+    hash.update((bytes.len() as u64).to_le_bytes());
+    hash.update(bytes);
+    if form == RowForm::Samples {
+        hash.update(b"samples");
+    }
+}
+
+/// Refuses rows that do not stand in whole chunks with shared masks, but for the last, as a ring column is made of them.
+fn check_chunks(column: &StoredColumn, rows: Range<u64>) -> Result<(), SessionError> {
+    let segments = column.slice(rows)?;
+    let full = rows_per_chunk(column.head.facts.params) as u32;
+    let last = segments.len().saturating_sub(1);
+    for (place, segment) in segments.iter().enumerate() {
+        let is_whole = segment.rows == full || place == last;
+        if segment.first != 0 || !is_whole || segment.form == ColumnForm::Expanded {
+            let expected = format!("a multiple of {full}, but for the last, from whole chunks");
+            let found = format!("{} {}", segment.rows, segment.form);
+            return Err(of(&column.name)(mismatch(
+                "the number of rows that stand together",
+                expected,
+                found,
+            )));
+        }
+    }
+    Ok(())
 }
 
 impl Session {
@@ -201,24 +317,13 @@ impl Session {
             let rows = wanted;
             return Err(of(&column.name)(ColumnError::Rows { rows, of: all }));
         }
-        let mut units = Unit::of(&rows, &wanted);
-        let (total, is_whole) = (
-            wanted.end - wanted.start,
-            units.iter().all(|unit| unit.is_whole),
-        );
-        let rows: Vec<u32> = units.iter().map(|unit| unit.rows.len() as u32).collect();
-        let at = |error: ColumnError| of(request.output)(error);
+        let units = Unit::of(&rows, &wanted);
+        let is_whole = units.iter().all(|unit| unit.is_whole);
         let tables = self.tables(facts.params, key_id, assembly)?;
-        let Tables {
-            program,
-            functions,
-            objects,
-        } = tables;
+        let form = request.form.unwrap_or(RowForm::Ring);
         let mut hash = Sha256::new();
         hash.update(b"toroid ring map 2");
-        let bytes = toroid_isa::encode(&program);
-        hash.update((bytes.len() as u64).to_le_bytes());
-        hash.update(bytes);
+        hash_program(&mut hash, &tables.program, form);
         for unit in &units {
             hash.update((unit.number as u64).to_le_bytes());
             for row in [unit.rows.start, unit.rows.end] {
@@ -265,16 +370,174 @@ impl Session {
                 encoding: own.encoding,
                 computed: own.computed || !is_whole,
                 log2_pieces: column.head.log2_pieces(),
+                is_converted: false,
                 number: of_rows[..8].iter().fold(0, |n, b| n << 8 | u64::from(*b)),
             };
             known.insert(*vr, facts);
         }
+        let inputs = inputs.into_iter();
+        let inputs = inputs.map(|(vr, column)| (vr, Source::Ring(Box::new(column))));
+        let parts = Parts {
+            key_id,
+            inputs: inputs.collect(),
+            facts,
+            tables,
+            units,
+            known,
+            form,
+            hash,
+        };
+        let reason = Reason::RingColumns;
+        self.ring_job(request, parts, reason).await.map(Some)
+    }
+
+    /// What a request on columns of samples will do by ciphertexts of the ring of the drive's keys.
+    pub(in crate::columns) async fn prepare_converted<'a>(
+        &self,
+        request: &'a MapRequest<'a>,
+        reason: Reason,
+    ) -> Result<RingJob<'a>, SessionError> {
+        let assembly = request.program;
+        let mut inputs = Vec::<(VrNumber, StoredColumn, Range<u64>)>::new();
+        for (register, name) in request.inputs {
+            let vr = assembly.registers.get(*register);
+            let vr = *vr.ok_or_else(|| SessionError::NoSuchRegister((*register).to_owned()))?;
+            if inputs.iter().any(|(other, ..)| *other == vr) {
+                return Err(SessionError::Twice(vr));
+            }
+            let column = self.column(name).await?;
+            let all = 0..column.head.header.rows();
+            inputs.push((vr, column, request.rows.clone().unwrap_or(all)));
+        }
+        inputs.sort_by_key(|(vr, ..)| *vr);
+        let (first, column, rows) = inputs.first().ok_or(SessionError::Triggers(0))?;
+        let (params, key_id) = (column.head.facts.params, first.key_id());
+        let (total, mut row_facts) = (rows.end.saturating_sub(rows.start), column.head.facts);
+        let set = self.ring_of_conversion(key_id).map_err(of(&column.name))?;
+        if let Some(limits) = Executor::limits_on(&*self.store().controller()).await? {
+            if !limits.converts {
+                return Err(of(request.output)(ColumnError::NoConversion));
+            }
+            let checked = limits.check_inputs(inputs.len());
+            checked.map_err(of(request.output))?;
+        }
+        for (_, column, own) in &inputs {
+            let at = of(&column.name);
+            if column.head.job.is_some_and(|job| !job.complete) {
+                return Err(at(ColumnError::Unfinished));
+            }
+            if let Err(error) = row_facts.check_same(&column.head.facts) {
+                return Err(at(error));
+            }
+            row_facts.tag = row_facts.tag.or(column.head.facts.tag);
+            if column.head.key_id != key_id {
+                return Err(at(mismatch("its key id", key_id, column.head.key_id)));
+            }
+            let count = own.end.saturating_sub(own.start);
+            if count != total {
+                return Err(at(mismatch("its number of rows", total, count)));
+            }
+            if column.name == request.output {
+                return Err(at(ColumnError::IsInput));
+            }
+            check_chunks(column, own.clone())?;
+        }
+        self.check_column_key(key_id, row_facts.tag)
+            .map_err(of(&column.name))?;
+        let form = request.form.unwrap_or(RowForm::Ring);
+        let tables = self.tables(params, key_id, assembly)?;
+        let mut hash = Sha256::new();
+        hash.update(b"toroid ring map of samples 1");
+        hash.update(set.id.to_le_bytes());
+        hash_program(&mut hash, &tables.program, form);
+        let of_rows = self.known(&inputs, &mut hash, &tables.program)?;
+        let mut known = BTreeMap::new();
+        for (vr, column, _) in &inputs {
+            let Some(facts) = of_rows.get(vr) else {
+                continue;
+            };
+            let place = (facts.rows, facts.number);
+            let facts = RingFacts::of_samples(set, params, place, &facts.noise, facts.encoding);
+            let facts = facts.map_err(|error| {
+                of(&column.name)(mismatch("its rows", "those of a ring", error))
+            })?;
+            known.insert(*vr, facts);
+        }
+        let encoding = known.values().next().map(|facts| facts.encoding);
+        let full = set.rows() as u64;
+        let ciphertexts: Vec<u32> = (0..total.div_ceil(full))
+            .map(|number| full.min(total - number * full) as u32)
+            .collect();
+        let units = Unit::of(&ciphertexts, &(0..total));
+        let facts = RingRowFacts {
+            set,
+            params,
+            encoding: encoding.ok_or(SessionError::NoResult)?,
+            noise: row_facts.noise,
+            computed: true,
+            tag: row_facts.tag,
+        };
+        let inputs = inputs
+            .into_iter()
+            .map(|(vr, column, rows)| (vr, Source::Samples(Box::new(column), rows.start)));
+        let mut parts = Parts {
+            key_id,
+            inputs: inputs.collect(),
+            facts,
+            tables,
+            units,
+            known,
+            form,
+            hash,
+        };
+        if reason == Reason::Times {
+            // What could be samples is the same number either way: nothing in it wraps.
+            let form = std::mem::replace(&mut parts.form, RowForm::Samples);
+            self.ring_facts(request, &parts)?;
+            parts.form = form;
+        }
+        self.ring_job(request, parts, reason).await
+    }
+
+    /// The ring of the keys between samples and ring columns of a key id, both of which are on the drive.
+    fn ring_of_conversion(&self, key_id: u32) -> Result<&'static RingSet, ColumnError> {
+        let key = |kind| {
+            let vr = VrNumber::key(key_id, kind).ok()?;
+            self.find(vr)?.sc
+        };
+        let missing = || ColumnError::ConversionKey(key_id);
+        let conversion = key(KeyKind::Conversion).ok_or_else(missing)?;
+        key(KeyKind::Ring).ok_or_else(missing)?;
+        let (bits, params) = (
+            conversion.message_bits().into(),
+            set_of(conversion.params())?,
+        );
+        RingSet::for_bits(bits, params.is_insecure())
+            .filter(|set| set.bits() == bits)
+            .ok_or_else(|| damaged(format!("the conversion key is for a ring of {bits} bits")))
+    }
+
+    /// Rows, noise and pieces of the result of each number of rows of a ciphertext.
+    fn ring_facts(
+        &self,
+        request: &MapRequest<'_>,
+        parts: &Parts,
+    ) -> Result<BTreeMap<u32, (MapFacts, u32)>, SessionError> {
+        let Parts {
+            key_id,
+            facts,
+            tables,
+            known,
+            ..
+        } = parts;
+        let at = |error: ColumnError| of(request.output)(error);
+        let functions = &tables.functions;
         let function = |tv: VrNumber| -> Option<(Encoding, Encoding)> {
             let (input, output) = functions.get(&tv)?;
             Some(((*input)?, (*output).or(*input)?))
         };
         let functions: &FunctionOf<'_> = &function;
-        let name = VrNumber::program(key_id)?;
+        let name = VrNumber::program(*key_id)?;
         let forecast = |rows: u32| -> Result<(MapFacts, u32), SessionError> {
             let mut inputs = known.clone();
             inputs
@@ -282,21 +545,49 @@ impl Session {
                 .for_each(|facts| facts.rows = rows.into());
             let forecast = RingForecast {
                 program_vr: name,
-                program: &program,
+                program: &tables.program,
                 set: facts.set,
                 params: facts.params,
                 inputs: &inputs,
                 functions,
+                form: form_of(parts.form),
             };
             forecast.facts().map_err(|error| at(error.into()))
         };
-        // Ciphertexts of equally many rows have one forecast; the largest comes last, and its noise counts for all.
         let mut by_rows: BTreeMap<u32, (MapFacts, u32)> = BTreeMap::new();
-        for rows in &rows {
-            if let Entry::Vacant(place) = by_rows.entry(*rows) {
-                place.insert(forecast(*rows)?);
+        for unit in &parts.units {
+            if let Entry::Vacant(place) = by_rows.entry(unit.rows.len() as u32) {
+                let rows = *place.key();
+                place.insert(forecast(rows)?);
             }
         }
+        Ok(by_rows)
+    }
+
+    /// The run of a request, from its parts.
+    async fn ring_job<'a>(
+        &self,
+        request: &'a MapRequest<'a>,
+        parts: Parts,
+        reason: Reason,
+    ) -> Result<RingJob<'a>, SessionError> {
+        let at = |error: ColumnError| of(request.output)(error);
+        // Ciphertexts of equally many rows have one forecast; the largest comes last, and its noise counts for all.
+        let by_rows = self.ring_facts(request, &parts)?;
+        let Parts {
+            key_id,
+            inputs,
+            facts,
+            tables,
+            mut units,
+            form,
+            hash,
+            ..
+        } = parts;
+        let Tables {
+            program, objects, ..
+        } = tables;
+        let rows: Vec<u32> = units.iter().map(|unit| unit.rows.len() as u32).collect();
         let registers: Vec<VrNumber> = inputs.iter().map(|(vr, _)| *vr).collect();
         let (of_units, _) = shape(&program, &registers);
         let is_total = rows.len() > 1 && matches!(of_units, Shape::Totals(_));
@@ -344,7 +635,8 @@ impl Session {
             computed: true,
             ..facts
         };
-        let digest: [u8; 32] = hash.finalize().into();
+        let of_samples = |(_, source): &(VrNumber, Source)| matches!(source, Source::Samples(..));
+        let converts = form == RowForm::Samples || inputs.iter().any(of_samples);
         let mut job = RingJob {
             request,
             program,
@@ -354,12 +646,15 @@ impl Session {
             units,
             log2_pieces,
             is_total,
-            digest,
+            digest: hash.finalize().into(),
             origin: None,
             plan: MapPlan {
                 params: facts.params,
                 route: Route::Ring(facts.set),
-                rows: total,
+                reason,
+                form,
+                converts,
+                rows: rows.iter().map(|rows| u64::from(*rows)).sum(),
                 commands: rows.len() as u64,
                 facts: of_program,
                 noise,
@@ -368,21 +663,32 @@ impl Session {
             },
             inputs,
         };
-        let other = || of(request.output)(ColumnError::OtherJob);
-        match self.column_blob(request.output)? {
-            None => {}
-            Some(_) => match self.ring_column(request.output).await {
-                Ok(Some(found)) if found.head.job.is_some_and(|j| j.digest == digest) => {
-                    let record = found.head.job.unwrap_or_default();
-                    (job.plan.done, job.plan.complete) = (record.done, record.complete);
-                }
-                // Whatever it is, it is to go.
-                _ if request.replace => {}
-                Err(error) => return Err(error),
-                Ok(_) => return Err(other()),
-            },
+        (job.plan.done, job.plan.complete) = match form {
+            RowForm::Samples => self.done_of(request, &job.digest, job.plan.rows).await?,
+            RowForm::Ring => self.done_of_ring(request, &job.digest).await?,
+        };
+        Ok(job)
+    }
+
+    /// How far a run has come whose output is a ring column, and whether it is complete.
+    async fn done_of_ring(
+        &self,
+        request: &MapRequest<'_>,
+        digest: &[u8; 32],
+    ) -> Result<(u64, bool), SessionError> {
+        if self.column_blob(request.output)?.is_none() {
+            return Ok((0, false));
         }
-        Ok(Some(job))
+        match self.ring_column(request.output).await {
+            Ok(Some(found)) if found.head.job.is_some_and(|job| job.digest == *digest) => {
+                let record = found.head.job.unwrap_or_default();
+                Ok((record.done, record.complete))
+            }
+            // Whatever it is, it is to go.
+            _ if request.replace => Ok((0, false)),
+            Err(error) => Err(error),
+            Ok(_) => Err(of(request.output)(ColumnError::OtherJob)),
+        }
     }
 
     /// Runs the program on the ciphertexts that are not done yet; gives the number of commands.
@@ -406,17 +712,28 @@ impl Session {
             }
             progress.check().map_err(BlobError::from)?;
             let mut inputs = Vec::with_capacity(job.inputs.len());
-            for (vr, column) in &job.inputs {
-                let Some(place) = column.head.places.get(unit.number) else {
-                    continue;
+            for (vr, source) in &job.inputs {
+                let input = match source {
+                    Source::Ring(column) => {
+                        let Some(place) = column.head.places.get(unit.number) else {
+                            continue;
+                        };
+                        let bytes = job.part(column.piece(place).await?, unit);
+                        let bytes = bytes.map_err(of(&column.name))?;
+                        let facts = column.head.facts;
+                        (facts.metadata(*vr, bytes.len() as u64)?, bytes)
+                    }
+                    Source::Samples(column, first) => {
+                        let own = column.rows(first + start..first + end, &quiet).await?;
+                        let len = own.bytes.len() as u64;
+                        (own.facts.metadata(*vr, len)?, own.bytes)
+                    }
                 };
-                let bytes = job.part(column.piece(place).await?, unit);
-                let bytes = bytes.map_err(of(&column.name))?;
-                let sc = column.head.facts.metadata(*vr, bytes.len() as u64)?;
-                inputs.push((sc, bytes));
+                inputs.push(input);
             }
             let given: Vec<_> = inputs.iter().map(|(sc, b)| (*sc, b.as_slice())).collect();
-            let Some((sc, bytes)) = executor.run_objects(&job.program, &given).await? else {
+            let way = job.way();
+            let Some((sc, bytes)) = executor.run_objects(&job.program, &given, way).await? else {
                 return Err(of(name)(ColumnError::Memory {
                     rows,
                     needed: Executor::object_bytes(&given),
@@ -424,6 +741,14 @@ impl Session {
                 }));
             };
             commands += 1;
+            if job.plan.form == RowForm::Samples {
+                let rows = executor.rows_of(&sc, bytes)?;
+                let rows = job.checked_samples(rows, unit.made).map_err(of(name))?;
+                let run = (start, job.run(end));
+                self.commit_unit(&job.filling(), run, &rows, &quiet).await?;
+                progress.report("map", end, total);
+                continue;
+            }
             if sc.params() != job.result.set.id || !sc.computed() || !sc.column() {
                 let reason = "the drive returned something else than a ring column";
                 return Err(of(name)(damaged(reason)));

@@ -7,9 +7,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
 use toroid_isa::KeyKind;
-use toroid_rns::batch::{Batch, Turns};
+use toroid_rns::batch::{Batch, Input, Turns};
 use toroid_rns::format::FormatError;
 use toroid_rns::ring_set::RingSet;
+use toroid_rns::samples::{Padding, SampleKeys};
 use toroid_rns::stored::StoredColumn;
 use toroid_rns::{Ciphertext, RnsError};
 use toroid_task::{Cancelled, Progress};
@@ -17,7 +18,9 @@ use toroid_tfhe::params::ParamSet;
 
 use super::super::schedule::Call;
 use super::CpuBackend;
-use crate::backend::{BackendError, KeySink, LoadedKey, RingProgram};
+use crate::backend::{
+    BackendError, KeySink, LoadedKey, RingMade, RingOperand, RingProgram, RingTarget,
+};
 use crate::requester::Requester;
 
 /// Pieces of a key that wait for its reader.
@@ -51,6 +54,48 @@ impl LoadedKey for RingKey {
     }
 }
 
+/// A conversion key that is loaded.
+pub(super) struct ConversionKey {
+    params: ParamSet,
+    set: &'static RingSet,
+    keys: SampleKeys,
+}
+
+impl ConversionKey {
+    /// Reads the keys between a ring and samples of a set.
+    fn read<R: Read>(params: &ParamSet, inner: R) -> Result<ConversionKey, FormatError> {
+        let (set, keys) = SampleKeys::read_of_set(inner, &Progress::none())?;
+        keys.expect_set(params)?;
+        Ok(ConversionKey {
+            params: *params,
+            set,
+            keys,
+        })
+    }
+}
+
+impl LoadedKey for ConversionKey {
+    fn params(&self) -> &ParamSet {
+        &self.params
+    }
+
+    fn kind(&self) -> KeyKind {
+        KeyKind::Conversion
+    }
+
+    fn bytes(&self) -> u64 {
+        self.keys.memory()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn ring_set(&self) -> Option<&'static RingSet> {
+        Some(self.set)
+    }
+}
+
 /// The bytes of a key as its reader takes them.
 struct Pieces {
     receiver: Receiver<Vec<u8>>,
@@ -76,37 +121,45 @@ impl Read for Pieces {
 
 /// Hands the bytes of a key to a thread that reads and expands them as they come. Without the sink, the thread ends.
 pub(super) struct RingSink {
-    params: ParamSet,
     sender: Option<SyncSender<Vec<u8>>>,
-    reader: Option<JoinHandle<Result<Batch, FormatError>>>,
+    reader: Option<JoinHandle<Result<Arc<dyn LoadedKey>, FormatError>>>,
 }
 
 impl RingSink {
-    pub(super) fn new(params: &ParamSet) -> Result<RingSink, BackendError> {
+    /// A sink for a key of [`KeyKind::Conversion`], or else of [`KeyKind::Ring`].
+    pub(super) fn new(params: &ParamSet, kind: KeyKind) -> Result<RingSink, BackendError> {
         let (sender, receiver) = sync_channel(WAITING);
         let pieces = Pieces {
             receiver,
             piece: Vec::new(),
             at: 0,
         };
-        let read = move || Batch::read_from(pieces, &Progress::none());
+        let params = *params;
+        let read = move || -> Result<Arc<dyn LoadedKey>, FormatError> {
+            Ok(match kind {
+                KeyKind::Conversion => Arc::new(ConversionKey::read(&params, pieces)?),
+                _ => {
+                    let batch = Batch::read_from(pieces, &Progress::none())?;
+                    Arc::new(RingKey { params, batch })
+                }
+            })
+        };
         let reader = Builder::new().name("ring key".to_owned()).spawn(read);
         let reader = reader.map_err(|error| BackendError::Failed {
             reason: error.to_string(),
         })?;
         Ok(RingSink {
-            params: *params,
             sender: Some(sender),
             reader: Some(reader),
         })
     }
 
     /// What the reader has made.
-    fn end(&mut self) -> Result<Batch, BackendError> {
+    fn end(&mut self) -> Result<Arc<dyn LoadedKey>, BackendError> {
         self.sender = None;
         let ended = self.reader.take().map(JoinHandle::join);
         match ended {
-            Some(Ok(Ok(batch))) => Ok(batch),
+            Some(Ok(Ok(key))) => Ok(key),
             Some(Ok(Err(error))) => Err(BackendError::MalformedKey {
                 reason: error.to_string(),
             }),
@@ -133,10 +186,7 @@ impl KeySink for RingSink {
     }
 
     fn finish(mut self: Box<Self>) -> Result<Arc<dyn LoadedKey>, BackendError> {
-        Ok(Arc::new(RingKey {
-            batch: self.end()?,
-            params: self.params,
-        }))
+        self.end()
     }
 }
 
@@ -181,25 +231,40 @@ impl From<FormatError> for BackendError {
 
 pub(super) fn run(
     backend: &CpuBackend,
-    key: &RingKey,
-    columns: &[&StoredColumn],
+    (key, conversion): (&RingKey, Option<&ConversionKey>),
+    operands: &[RingOperand<'_>],
     program: &RingProgram<'_>,
     requester: Requester<'_>,
-) -> Result<StoredColumn, BackendError> {
+) -> Result<RingMade, BackendError> {
     let turns = Cores {
         backend,
         requester,
         key: std::ptr::from_ref(key).addr(),
     };
     let batch = &key.batch;
-    let value: Ciphertext = batch.run(columns, program.steps, program.output, &turns)?;
-    let RingProgram {
-        place,
-        rows,
-        statement,
-        ..
-    } = *program;
-    let tag = *batch.tag();
-    let column = StoredColumn::of_ciphertext_in(&value, place, rows, tag, statement);
-    Ok(column?)
+    let converting = || {
+        conversion.ok_or_else(|| BackendError::Failed {
+            reason: "samples without a conversion key".to_owned(),
+        })
+    };
+    let mut inputs = Vec::with_capacity(operands.len());
+    for operand in operands {
+        inputs.push(match operand {
+            RingOperand::Column(column) => Input::Column(column),
+            RingOperand::Samples(chunks) => Input::Samples(chunks, &converting()?.keys),
+        });
+    }
+    let value: Ciphertext = batch.run(&inputs, program.steps, program.output, &turns)?;
+    Ok(match program.target {
+        RingTarget::Column(place, statement) => {
+            let tag = *batch.tag();
+            let rows = program.rows;
+            let made = StoredColumn::of_ciphertext_in(&value, place, rows, tag, statement);
+            RingMade::Column(made?)
+        }
+        RingTarget::Samples => {
+            let keys = &converting()?.keys;
+            RingMade::Samples(keys.to_chunks(&value, Padding::Keep)?)
+        }
+    })
 }
