@@ -157,7 +157,8 @@ class Job:
     def record(self, rows: Rows, drive: str, result: _core.EncryptedRows) -> None:
         """Keeps a result, durably if there is a file."""
         self.done.setdefault(rows, {})[drive] = result
-        self._write({"rows": rows, "drive": drive, "result": base64.b64encode(result.to_bytes()).decode()})
+        if self.is_kept:
+            self._write({"rows": rows, "drive": drive, "result": base64.b64encode(result.to_bytes()).decode()})
 
     def _write(self, line: Mapping[str, Any]) -> None:
         if self._file is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -172,25 +173,26 @@ class Keeper:
         return drive.info()
 
     @staticmethod
-    def _compute(drive: Drive, shard: str, compiled: Compiled, columns: Mapping[str, str], rows: tuple[int, int]) -> Any:
-        return drive.table(shard).compute(compiled, columns, rows, None)
+    def _compute(drive: Drive, shard: str, program: Sequence[Any], columns: Mapping[str, str], rows: tuple[int, int]) -> Any:
+        return drive.table(shard).compute(program_of(program[0]), columns, rows, None)
 
     @staticmethod
-    def _pass(drive: Drive, table: Any, keys: tuple[Sequence[Any], str, int], compiled: Compiled, columns: Mapping[str, str]) -> Any:
+    def _pass(drive: Drive, table: Any, keys: tuple[Sequence[Any], str, int], program: Sequence[Any], columns: Mapping[str, str]) -> Any:
         """Computes rows that came from another drive, and keeps nothing of them."""
         if isinstance(table, Exception):
             raise Unsent(f"the rows did not come: {table}") from table
         held, tag, key_id = keys
         Keeper._install(drive, held, tag, key_id, True)
-        return drive.upload(_PASSING, table, replace=True, key_id=key_id).compute(compiled, columns, None, None)
+        return drive.upload(_PASSING, table, replace=True, key_id=key_id).compute(program_of(program[0]), columns, None, None)
 
     @staticmethod
-    def _add(drive: Drive, shard: str, compiled: Compiled, columns: Mapping[str, str], rows: Sequence[int], *parts: Any) -> Any:
+    def _add(drive: Drive, shard: str, program: Sequence[Any], columns: Mapping[str, str], rows: Sequence[int], *parts: Any) -> Any:
         """The sum of results, each of so many rows.
 
         Raises:
             NoiseError: It would be wrong with a probability that the program does not allow.
         """
+        compiled = program_of(program[0])
         stored = drive.table(shard).columns
         inputs = compiled.registers({name: stored[column].names for name, column in columns.items()})
         key_id = next(iter(stored.values())).key_id
@@ -199,6 +201,13 @@ class Keeper:
         if added.log2_failure > max(compiled.cost.log2_failure, *(part.log2_failure for part in parts)) + 1:
             raise NoiseError(f"the sum of {sum(rows)} rows is wrong with a probability of 2^{added.log2_failure:.1f}")
         return added
+
+
+@functools.lru_cache(maxsize=4)
+def program_of(held: Any) -> Compiled:
+    """The program that an object of Ray is, which is fetched and read once for all units of a job."""
+    found: Compiled = ray.get(held)
+    return found
 
 
 class Unsent(DriveError):

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import ray
+
 from toroid._errors import DriveError, MissingError
 from toroid._program import Compiled
 from toroid._progress import Progress, reporter
@@ -66,6 +68,8 @@ class Run:
         self._table = table
         self._cluster = table.cluster
         self._compiled = compiled
+        # Its tables take too much room to go with every unit.
+        self._program = [ray.put(compiled)]
         self._columns = dict(columns)
         self._rows = rows
         self._job = job
@@ -304,7 +308,7 @@ class Run:
                 assert shard is not None
                 unit.shards[worker] = shard
                 rows = (unit.first - shard.first, unit.end - shard.first)
-                call = self._cluster._submit(worker, f"{kept}compute", shard.name, self._compiled, self._columns, rows)
+                call = self._cluster._submit(worker, f"{kept}compute", shard.name, self._program, self._columns, rows)
         except DriveError as error:
             # It has left just now.
             unit.running.discard(worker)
@@ -324,7 +328,7 @@ class Run:
         rows = (unit.first - shard.first, unit.end - shard.first)
         sent = self._cluster._submit(source, "rows", shard.name, rows, sorted(set(self._columns.values())))
         keys = self._cluster._keys[self._table.key_id]
-        return source, self._cluster._submit(node, f"{kept}pass", sent, (*keys, self._table.key_id), self._compiled, self._columns)
+        return source, self._cluster._submit(node, f"{kept}pass", sent, (*keys, self._table.key_id), self._program, self._columns)
 
     def _ended(self, call: Any) -> None:
         """Takes what a call gave."""
@@ -379,7 +383,7 @@ class Run:
         shard = able[maker]
         rows = (left.end - left.first, right.end - right.first)
         try:
-            call, result = self._cluster._submit(maker, "kept_add", shard.name, self._compiled, self._columns, rows, left.result, right.result)
+            call, result = self._cluster._submit(maker, "kept_add", shard.name, self._program, self._columns, rows, left.result, right.result)
         except DriveError:
             self._fall(parent)
             return
