@@ -12,20 +12,42 @@ from typing import Any
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "bench" / "python"
+FOLDER = Path(__file__).parents[2] / "bench"
+
+
+def loaded(monkeypatch: pytest.MonkeyPatch, name: str) -> ModuleType:
+    monkeypatch.syspath_prepend(str(FOLDER / name))
+    for beside in ("tasks", "ours", "simulated"):
+        monkeypatch.delitem(sys.modules, beside, raising=False)
+    # The program has no ending, and keeps no bytecode beside it.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader = SourceFileLoader(f"bench_{name}_run", str(FOLDER / name / "run"))
+    module = module_from_spec(spec_from_loader(loader.name, loader))  # type: ignore[arg-type]
+    loader.exec_module(module)
+    return module
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(FOLDER))
-    for name in ("tasks", "ours"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    # The program has no ending, and keeps no bytecode beside it.
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    loader = SourceFileLoader("bench_python_run", str(FOLDER / "run"))
-    module = module_from_spec(spec_from_loader(loader.name, loader))  # type: ignore[arg-type]
-    loader.exec_module(module)
-    return module
+    return loaded(monkeypatch, "python")
+
+
+def test_clusters_are_judged_by_speed_and_efficiency(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'toroid[ray]'")
+    bench = loaded(monkeypatch, "cluster")
+    drives = {name: {"seconds": 1.0, "start_s": 1.0} for name in ("ray_1", "ray_2", "threads_1", "threads_2")}
+    real = {"rows": 200, "set": "message16", "ray_speedup": 1.8, "threads_speedup": 1.7, "ray_start_s": 1.0, **drives}
+    # A unit costs the client a millisecond, and a microsecond more for each drive.
+    runs = [{"drives": count, "efficiency": 0.95, "seconds": 1.0, "unit_wall_ms": 1 + count / 1000} for count in (1, 64, 128)]
+    rows = bench.compared({"real": real, "simulated": {"rows": 1000, "runs": runs}})
+    judged = [(row["part"], row["ours"], row["holds"]) for row in rows if row["bar"]]
+    assert judged == [("real", 1.8, False), ("simulated", 0.95, True)]
+    assert all(("simulated" in row["row"]) == (row["part"] == "simulated") for row in rows)
+    paper = bench.on_paper(runs, 10.0, 1000, 1000)
+    assert (paper["alone_ms"], paper["per_drive_us"]) == pytest.approx((1, 1))
+    # With that many drives it has units for all of its time.
+    most = paper["most_drives"]
+    assert most / 10.0 * (1 + most / 1000) / 1000 == pytest.approx(1, rel=1e-3)
 
 
 def figures(factor: float) -> dict[str, Any]:
