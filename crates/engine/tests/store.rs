@@ -79,6 +79,7 @@ fn sizes_are_those_of_table_3() {
     );
     assert_eq!(size("prg:0:0", &PAPER), None);
     assert_eq!(size("key:0:3", &PAPER), None);
+    assert_eq!(size("key:0:4", &PAPER), None);
 }
 
 #[test]
@@ -92,6 +93,8 @@ fn wrong_sizes_and_numbers_change_nothing() {
         ("key:0:2", u64::MAX),
         ("key:0:3", 0),
         ("key:0:3", (4 << 30) + 1),
+        ("key:0:4", 0),
+        ("key:0:4", (4 << 30) + 1),
     ] {
         let part = Part {
             total_size: total,
@@ -104,7 +107,7 @@ fn wrong_sizes_and_numbers_change_nothing() {
         );
         assert!(error.to_string().starts_with(text), "{error}");
     }
-    for text in ["key:0:0", "key:0:4", "prg:0:1"] {
+    for text in ["key:0:0", "key:0:5", "prg:0:1"] {
         assert!(matches!(
             store(&engine, vr(text), &TINY, &[0; 16]),
             Err(EngineError::DataId { .. })
