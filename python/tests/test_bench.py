@@ -16,8 +16,9 @@ FOLDER = Path(__file__).parents[2] / "bench"
 
 
 def loaded(monkeypatch: pytest.MonkeyPatch, name: str) -> ModuleType:
+    monkeypatch.syspath_prepend(str(FOLDER))
     monkeypatch.syspath_prepend(str(FOLDER / name))
-    for beside in ("tasks", "ours", "simulated"):
+    for beside in ("tasks", "ours", "simulated", "results"):
         monkeypatch.delitem(sys.modules, beside, raising=False)
     # The program has no ending, and keeps no bytecode beside it.
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
