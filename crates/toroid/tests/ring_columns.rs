@@ -683,11 +683,7 @@ fn full_columns() {
             let (seconds, failure) = (&done["seconds"], &done["log2_p_fail"]);
             let bytes = put["bytes"].as_u64().unwrap() + done["bytes"].as_u64().unwrap();
             let found = place.rows(output, "");
-            let wrong = found
-                .iter()
-                .zip(&expected)
-                .filter(|(found, right)| found != right);
-            let wrong = wrong.count();
+            let wrong = wrong_rows(&found, &expected);
             println!(
                 "{name}, {output}: {seconds} s, {} s of processors, {} MiB at most, {bytes} bytes of columns, 2^{failure}, {wrong} of {} rows wrong",
                 took.processor_seconds,
@@ -698,6 +694,12 @@ fn full_columns() {
             assert!(bytes <= 16_000_000);
         }
     }
+}
+
+/// How many rows are not as they should be.
+fn wrong_rows(found: &[i64], expected: &[i64]) -> usize {
+    let pairs = found.iter().zip(expected);
+    pairs.filter(|(found, right)| found != right).count()
 }
 
 /// A whole column of samples of `message16` by one ciphertext of `ring16`, with the result in either form, as [`full_columns`] runs:
@@ -725,11 +727,7 @@ fn full_samples_by_ciphertexts() {
         // The cheaper way is chosen without being asked for.
         assert_eq!(done["route"], "ring", "{done}");
         let found = place.rows(output, "");
-        let wrong = found
-            .iter()
-            .zip(&expected)
-            .filter(|(found, right)| found != right);
-        let wrong = wrong.count();
+        let wrong = wrong_rows(&found, &expected);
         println!(
             "to {output}: {} s, {} s of processors, {} MiB at most, {} bytes, 2^{}, {wrong} of {} rows wrong",
             done["seconds"],

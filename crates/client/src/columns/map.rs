@@ -19,7 +19,7 @@ use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::Noise;
 use toroid_tfhe::params::ParamSet;
 
-use super::executor::Executor;
+use super::executor::{Executor, Limits};
 use super::head::{JobRecord, Run};
 use super::object::result_bytes;
 use super::ring::RingJob;
@@ -53,6 +53,14 @@ pub struct MapRequest<'a> {
     pub way: Way,
     /// The form of the result: that which the way leaves if not given.
     pub form: Option<RowForm>,
+}
+
+impl MapRequest<'_> {
+    /// The register that the program has by this name.
+    pub(super) fn register(&self, name: &str) -> Result<VrNumber, SessionError> {
+        let vr = self.program.registers.get(name).copied();
+        vr.ok_or_else(|| SessionError::NoSuchRegister(name.to_owned()))
+    }
 }
 
 /// How the rows of columns are computed.
@@ -647,11 +655,9 @@ impl Session {
     }
 
     async fn prepare<'a>(&self, request: &'a MapRequest<'a>) -> Result<Job<'a>, SessionError> {
-        let assembly = request.program;
         let mut inputs: Vec<(VrNumber, StoredColumn, Range<u64>)> = Vec::new();
         for (register, name) in request.inputs {
-            let vr = assembly.registers.get(*register);
-            let vr = *vr.ok_or_else(|| SessionError::NoSuchRegister((*register).to_owned()))?;
+            let vr = request.register(register)?;
             if inputs.iter().any(|(other, ..)| *other == vr) {
                 return Err(SessionError::Twice(vr));
             }
@@ -695,7 +701,7 @@ impl Session {
         }
         let mut hash = Sha256::new();
         hash.update(b"toroid map 1");
-        let tables = self.tables(params, key_id, assembly)?;
+        let tables = self.tables(params, key_id, request.program)?;
         let Tables {
             program,
             functions,
@@ -731,11 +737,7 @@ impl Session {
             None if facts.bootstraps > 0 => UNIT_ROWS,
             None => rows,
         };
-        let limits = Executor::limits_on(&*self.store().controller()).await?;
-        if let Some(limits) = &limits {
-            let checked = limits.check_inputs(inputs.len());
-            checked.map_err(of(request.output))?;
-        }
+        let limits = self.limits_for(request, inputs.len()).await?;
         let mut unit = rows;
         if shape.is_divisible() {
             unit = unit_of(params, wanted, step, rows);
@@ -777,6 +779,20 @@ impl Session {
         let known = self.done_of(request, &job.digest, rows).await?;
         (job.plan.done, job.plan.complete) = known;
         Ok(job)
+    }
+
+    /// What a run with so many inputs has on this drive; nothing where the drive runs no programs on columns.
+    pub(super) async fn limits_for(
+        &self,
+        request: &MapRequest<'_>,
+        inputs: usize,
+    ) -> Result<Option<Limits>, SessionError> {
+        let limits = Executor::limits_on(&*self.store().controller()).await?;
+        if let Some(limits) = &limits {
+            let checked = limits.check_inputs(inputs);
+            checked.map_err(of(request.output))?;
+        }
+        Ok(limits)
     }
 
     /// How far a run has come whose output is a column of samples, and whether it is complete.

@@ -255,11 +255,9 @@ impl Session {
         &self,
         request: &'a MapRequest<'a>,
     ) -> Result<Option<RingJob<'a>>, SessionError> {
-        let assembly = request.program;
         let (mut inputs, mut samples) = (Vec::<(VrNumber, RingColumn)>::new(), None);
         for (register, name) in request.inputs {
-            let vr = assembly.registers.get(*register);
-            let vr = *vr.ok_or_else(|| SessionError::NoSuchRegister((*register).to_owned()))?;
+            let vr = request.register(register)?;
             match self.ring_column(name).await? {
                 Some(column) => inputs.push((vr, column)),
                 None => samples = Some(*name),
@@ -271,10 +269,7 @@ impl Session {
         };
         self.check_column_key(first.key_id(), column.head.facts.tag)
             .map_err(of(&column.name))?;
-        if let Some(limits) = Executor::limits_on(&*self.store().controller()).await? {
-            let checked = limits.check_inputs(inputs.len());
-            checked.map_err(of(request.output))?;
-        }
+        self.limits_for(request, inputs.len()).await?;
         if let Some(name) = samples {
             let (ring, found) = ("a ring column like the others", "a column of samples");
             return Err(of(name)(mismatch("its form", ring, found)));
@@ -319,7 +314,7 @@ impl Session {
         }
         let units = Unit::of(&rows, &wanted);
         let is_whole = units.iter().all(|unit| unit.is_whole);
-        let tables = self.tables(facts.params, key_id, assembly)?;
+        let tables = self.tables(facts.params, key_id, request.program)?;
         let form = request.form.unwrap_or(RowForm::Ring);
         let mut hash = Sha256::new();
         hash.update(b"toroid ring map 2");
@@ -397,30 +392,32 @@ impl Session {
         request: &'a MapRequest<'a>,
         reason: Reason,
     ) -> Result<RingJob<'a>, SessionError> {
-        let assembly = request.program;
-        let mut inputs = Vec::<(VrNumber, StoredColumn, Range<u64>)>::new();
+        let mut registers = Vec::<(VrNumber, &str)>::new();
         for (register, name) in request.inputs {
-            let vr = assembly.registers.get(*register);
-            let vr = *vr.ok_or_else(|| SessionError::NoSuchRegister((*register).to_owned()))?;
-            if inputs.iter().any(|(other, ..)| *other == vr) {
+            let vr = request.register(register)?;
+            if registers.iter().any(|(other, _)| *other == vr) {
                 return Err(SessionError::Twice(vr));
             }
+            registers.push((vr, *name));
+        }
+        registers.sort_by_key(|(vr, _)| *vr);
+        let (first, name) = registers.first().ok_or(SessionError::Triggers(0))?;
+        let key_id = first.key_id();
+        // Most drives have no such keys: no column is read for nothing.
+        let set = self.ring_of_conversion(key_id).map_err(of(name))?;
+        let limits = self.limits_for(request, registers.len()).await?;
+        if limits.is_some_and(|limits| !limits.converts) {
+            return Err(of(request.output)(ColumnError::NoConversion));
+        }
+        let mut inputs = Vec::<(VrNumber, StoredColumn, Range<u64>)>::new();
+        for (vr, name) in registers {
             let column = self.column(name).await?;
             let all = 0..column.head.header.rows();
             inputs.push((vr, column, request.rows.clone().unwrap_or(all)));
         }
-        inputs.sort_by_key(|(vr, ..)| *vr);
-        let (first, column, rows) = inputs.first().ok_or(SessionError::Triggers(0))?;
-        let (params, key_id) = (column.head.facts.params, first.key_id());
+        let (_, column, rows) = inputs.first().ok_or(SessionError::Triggers(0))?;
+        let params = column.head.facts.params;
         let (total, mut row_facts) = (rows.end.saturating_sub(rows.start), column.head.facts);
-        let set = self.ring_of_conversion(key_id).map_err(of(&column.name))?;
-        if let Some(limits) = Executor::limits_on(&*self.store().controller()).await? {
-            if !limits.converts {
-                return Err(of(request.output)(ColumnError::NoConversion));
-            }
-            let checked = limits.check_inputs(inputs.len());
-            checked.map_err(of(request.output))?;
-        }
         for (_, column, own) in &inputs {
             let at = of(&column.name);
             if column.head.job.is_some_and(|job| !job.complete) {
@@ -445,7 +442,7 @@ impl Session {
         self.check_column_key(key_id, row_facts.tag)
             .map_err(of(&column.name))?;
         let form = request.form.unwrap_or(RowForm::Ring);
-        let tables = self.tables(params, key_id, assembly)?;
+        let tables = self.tables(params, key_id, request.program)?;
         let mut hash = Sha256::new();
         hash.update(b"toroid ring map of samples 1");
         hash.update(set.id.to_le_bytes());
