@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from toroid import col
 from toroid._columns import Layout, StoredColumn
 from toroid._expr import applied
-from toroid._rounds import _Stored, network
+from toroid._rounds import Stored, network
 
 ROWS = 24
 
@@ -383,15 +383,15 @@ def test_numbers_of_several_digits_are_compared(name: str) -> None:
 def test_pairs_that_do_not_fit_the_memory_of_the_drive_go_in_parts(place: Any, data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     _, table = place
     asked: list[int] = []
-    run = _Stored._run
+    compute = Stored._compute
 
-    def little(machine: _Stored, compiled: Any, program: Any, inputs: Any, rows: int) -> Any:
+    def little(machine: Stored, step: tuple[int, int], inputs: Any, rows: int) -> Any:
         asked.append(rows)
         if rows > 4:
             raise toroid.FullError("no room")
-        return run(machine, compiled, program, inputs, rows)
+        return compute(machine, step, inputs, rows)
 
-    monkeypatch.setattr(_Stored, "_run", little)
+    monkeypatch.setattr(Stored, "_compute", little)
     assert answer(place, table.agg(most=col("salary").max())) == {"most": data["salary"].max()}
     assert max(asked) > 4
 

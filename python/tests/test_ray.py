@@ -113,6 +113,60 @@ def test_questions_and_programs_run_unchanged(client: toroid.Client, staff: Any)
     assert client.decrypt(result, max_log2_failure=-20).tolist() == np.minimum(DATA["pay"], 40)[2:10].tolist()
 
 
+def test_questions_that_compare_rows_run_unchanged(cluster: Any, client: toroid.Client, staff: Any) -> None:
+    before = {location: set(cluster._ask(location, "columns")) for location in cluster.locations}
+    for query in (
+        staff.group_by("dept").agg(least=col("pay").min(), most=col("pay").max(), total=col("pay").sum()),
+        staff.where(col("pay") > 20).agg(least=(col("pay") * 2).min()),
+        staff.top_k(3, "pay"),
+        staff.where(col("dept") == 1).select("pay", "dept").sort("pay", descending=True),
+    ):
+        check(client, query, query.run(**LOOSE))
+    # They keep nothing on drives.
+    assert {location: set(cluster._ask(location, "columns")) for location in cluster.locations} == before
+    with pytest.raises(ValueError, match="leave job out"):
+        staff.options(job="never.job").top_k(1, "pay").run(**LOOSE)
+    with pytest.raises(ValueError, match="leave verify out"):
+        staff.options(verify=1).top_k(1, "pay").run(**LOOSE)
+    assert not Path("never.job").exists()
+
+
+def test_comparisons_go_on_without_what_is_killed(ray: Any, cluster: Any, client: toroid.Client, staff: Any) -> None:
+    node = cluster.add_node()
+    query = staff.options(unit_rows=1).sort("pay")
+    before = cluster._figures.tally(node).units
+
+    def kill() -> None:
+        for name in (cluster.locations[0], node):
+            os.kill(ray.get(cluster._actors[name].pid.remote()), signal.SIGKILL)
+
+    try:
+        check(client, query, query.run(progress=after(2, kill), **LOOSE))
+        assert cluster._figures.tally(node).units > before
+        job = cluster.status().jobs[-1]
+        assert (job.table, job.state, job.rows_done) == ("staff", "done", job.rows)
+    finally:
+        cluster.remove_node(node)
+
+
+def test_comparisons_say_why_no_drive_makes_them(cluster: Any, staff: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit = type(cluster)._submit
+    seen: list[str] = []
+
+    def refused(self: Any, location: str, action: str, *arguments: Any) -> Any:
+        if action != "compare":
+            return submit(self, location, action, *arguments)
+        seen.append(location)
+        # A program that the drive cannot read.
+        return submit(self, location, action, *arguments[:3], arguments[3], {"nothing": "nothing"})
+
+    monkeypatch.setattr(type(cluster), "_submit", refused)
+    with pytest.raises(toroid.DriveError, match="no drive could compare rows of table staff"):
+        staff.options(unit_rows=100).top_k(1, "pay").run(**LOOSE)
+    assert set(seen) == set(cluster.locations)
+    assert max(Counter(seen).values()) < 20
+
+
 def test_no_object_of_ray_has_the_client_key(
     ray: Any, cluster: Any, client: toroid.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

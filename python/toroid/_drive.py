@@ -22,9 +22,11 @@ from toroid._errors import Error, ExistsError, FileError, FullError, KeyMismatch
 from toroid._expr import Aggregate, Expr
 from toroid._progress import Progress, awaited, reporter
 from toroid._query import EncryptedParts, Finish, Query
+from toroid._rounds import Stored
 
 if TYPE_CHECKING:
     from toroid._program import Compiled
+    from toroid._rounds import Rounds
 
 _ENVIRONMENT = ("host_nqn", "host_id", "host_secret", "controller_secret", "tls_key", "nsid")
 
@@ -118,6 +120,11 @@ class BaseTable(ABC):
     ) -> _core.EncryptedRows | EncryptedParts:
         """Runs a program of the drive on columns by the names of its inputs; `finish` is what a question makes of the result."""
 
+    @abstractmethod
+    def compare(self, rounds: Rounds, log2_failure: float, progress: Progress) -> tuple[list[list[_core.EncryptedRows]], float]:
+        """Does the rounds of a question that compares rows: for each network the words of the rows that are wanted, and log2 of the probability that some
+        round went wrong."""
+
     def __len__(self) -> int:
         return self.rows
 
@@ -153,6 +160,15 @@ class Table(BaseTable):
             encrypted = self.drive.core.get_column(output, None, None)
             self.drive.core.delete(output)
         return encrypted
+
+    def compare(self, rounds: Rounds, log2_failure: float, progress: Progress) -> tuple[list[list[_core.EncryptedRows]], float]:
+        """Does the rounds of a question that compares rows. What was interrupted goes on where it was."""
+        machine = Stored(self, rounds, log2_failure)
+        report = reporter(progress)
+        with self.drive.turn(machine.name):
+            found = rounds.play(machine, lambda done, total: None if report is None else report("compare", done, total))
+            machine.clean()
+        return found, machine.log2_failure
 
     def append(self, data: EncryptedTable | EncryptedColumn, progress: Progress = None) -> None:
         """Puts rows behind those of the table. Each digit is appended as a whole or not at all; a table whose digits have different numbers of rows,

@@ -21,7 +21,7 @@ from toroid._types import failure_of
 
 if TYPE_CHECKING:
     from toroid._client import Client
-    from toroid._drive import BaseTable, Table
+    from toroid._drive import BaseTable
     from toroid._program import Compiled, Cost
 
 #: The most values that a key of groups may have: each is a function of the key.
@@ -420,7 +420,7 @@ class Query:
     def _extremes(self, results: Mapping[str, Aggregate], rows: int) -> tuple[Rounds, dict[str, tuple[bool, tuple[tuple[int, Key], ...]]]]:
         """The comparisons that give least and greatest values, and where each of them stands for every group."""
         graph, values, inputs = self._start(results)
-        words = Words(self._drive_table(), graph, _message_bits(self._table))
+        words = Words(self._table, graph, _message_bits(self._table))
         groups = self._members(graph, values)
         networks: list[Network] = []
         places: dict[str, tuple[bool, tuple[tuple[int, Key], ...]]] = {}
@@ -436,18 +436,6 @@ class Query:
                 networks.append(located(result.of.place, Network.of, key.carried, (), own, rows, 1, is_max))
             places[name] = (is_max, tuple(keys))
         return words.rounds(inputs, networks), places
-
-    def _drive_table(self) -> Table:
-        """The table, whose rows a drive compares.
-
-        Raises:
-            TypeError: Its rows lie on several drives.
-        """
-        from toroid._drive import Table
-
-        if not isinstance(self._table, Table):
-            raise TypeError(f"rows of a {type(self._table).__name__} on several drives are not compared with each other: put the table on one drive")
-        return self._table
 
     def simulate(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """What the question gives, in clear and exactly, of columns of plain numbers by their names.
@@ -546,11 +534,12 @@ class Query:
         plan = self._plan()
         compiled = self._compiled(plan, log2_failure)
         columns = {f"c{place}": name for place, name in enumerate(plan.inputs)}
+        compared = None if plan.rounds is None else plan.rounds.run(log2_failure, progress)
         other = None
         if compiled is not None:
             other = Answer(compiled, self._table.compute(compiled, columns, None, progress, plan.finish), self._table.rows, plan.finish)
-        if plan.rounds is not None and plan.compared is not None:
-            words, of_rounds = plan.rounds.run(log2_failure, progress)
+        if compared is not None and plan.compared is not None:
+            words, of_rounds = compared
             return ComparedAnswer(other, words, self._table.rows, plan.compared, of_rounds)
         return Answer(None, None, self._table.rows, plan.finish) if other is None else other
 
@@ -598,7 +587,7 @@ class _Sorted(Query):
         self._count = count
 
     def _plan(self, rows: int | None = None) -> _Plan:
-        table = self._drive_table()
+        table = self._table
         rows = table.rows if rows is None else rows
         count = min(rows, self._count or rows)
         results = {name: result for name, result in (self._results or {}).items() if isinstance(result, Expr)}

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,15 +19,15 @@ from toroid import _core
 from toroid._columns import Digit, Layout
 from toroid._errors import FullError
 from toroid._picture import Part, picture
-from toroid._progress import Progress, reporter
+from toroid._progress import Progress
 from toroid._trace import Graph, Value, maximum, minimum, refuse, select
 from toroid._types import Range, failure_of
 
 if TYPE_CHECKING:
-    from toroid._drive import Table
+    from toroid._drive import BaseTable, Table
     from toroid._program import Compiled
 
-#: Pairs of rows that one command of the drive works on: a question that was interrupted has no more of them to do again.
+#: Pairs of rows that one command of a drive works on: a question that was interrupted has no more of them to do again.
 BLOCK_ROWS = 256
 
 #: The columns that one command of the drive takes, beside that of its result.
@@ -358,6 +359,9 @@ Cell = Any
 class _Machine(Protocol):
     """What computes words."""
 
+    #: Pairs of rows that it takes at a time.
+    block: int
+
     def words(self) -> list[list[Cell]]: ...
 
     def run(self, step: tuple[int, int], inputs: Mapping[str, list[list[Cell]]], rows: int) -> Mapping[str, list[list[Cell]]]: ...
@@ -372,7 +376,7 @@ class Rounds:
     Words are columns of the table as they are, or outputs of the program `prepare`.
     """
 
-    table: Table
+    table: BaseTable
     columns: tuple[str, ...]
     prepare: Step | None
     stored: Mapping[int, str]
@@ -387,9 +391,9 @@ class Rounds:
 
     def compile(self, log2_failure: float) -> CompiledRounds:
         """The programs, for rows, and pairs of rows, each wrong with 2^log2_failure."""
-        programs = [] if self.prepare is None else [(self.table.rows, self._prepared(log2_failure))]
+        programs = [] if self.prepare is None else [(self.table.rows, self.prepared(log2_failure))]
         for network in self.networks:
-            programs.extend((network.comparisons, self._compared(step, network, log2_failure)) for step in network.steps)
+            programs.extend((network.comparisons, self.compared(step, network, log2_failure)) for step in network.steps)
         return CompiledRounds(
             self.table.params,
             tuple(programs),
@@ -403,16 +407,16 @@ class Rounds:
         options = {"sets": [self.table.params], "rows": rows, "log2_failure": bound, "inputs": described, "separate": True, "repeated": is_repeated}
         return json.dumps(options)
 
-    def _prepared(self, log2_failure: float) -> Compiled:
+    def prepared(self, log2_failure: float) -> Compiled:
+        """The program that makes words of rows."""
         from toroid._program import Compiled
 
         assert self.prepare is not None
         layouts = {name: self.table.columns[column].layout for name, column in zip(self.prepare.inputs, self.columns, strict=True)}
         return Compiled(_core.compile(self.prepare.graph, self._options(self.table.rows, log2_failure, layouts, False)))
 
-    def _compared(self, step: Step, network: Network, log2_failure: float) -> Compiled:
-        from toroid._program import Compiled
-
+    def layouts(self, step: Step, network: Network) -> dict[str, Layout]:
+        """How the inputs of a program for pairs of rows are encrypted."""
         layouts = {}
         for name, words in step.inputs.items():
             digits = tuple(self.digits[word] for word in words)
@@ -422,7 +426,13 @@ class Rounds:
                 layouts[name] = Layout(0, (1 << digits[0].bits) - 1, (Digit(digits[0].bits, False, 0),))
             else:
                 layouts[name] = Layout(0, 1, (Digit(1, False, 0),))
-        return Compiled(_core.compile(step.graph, self._options(network.comparisons, log2_failure, layouts, True)))
+        return layouts
+
+    def compared(self, step: Step, network: Network, log2_failure: float) -> Compiled:
+        """The program of a step for pairs of rows."""
+        from toroid._program import Compiled
+
+        return Compiled(_core.compile(step.graph, self._options(network.comparisons, log2_failure, self.layouts(step, network), True)))
 
     def play(self, machine: _Machine, report: Callable[[int, int], object]) -> list[list[Any]]:
         """Has a machine do all rounds: for each network the words of the rows that are wanted."""
@@ -433,8 +443,8 @@ class Rounds:
         for number, network in enumerate(self.networks):
             words = {word: list(start[word]) for word in network.words}
             for pairs in network.rounds:
-                for block in range(0, len(pairs), BLOCK_ROWS):
-                    chosen = pairs[block : block + BLOCK_ROWS]
+                for block in range(0, len(pairs), machine.block):
+                    chosen = pairs[block : block + machine.block]
                     self._exchange(machine, number, chosen, words)
                     done += len(chosen)
                     report(done, total)
@@ -465,17 +475,14 @@ class Rounds:
         return self.play(_Clear(self, data), lambda _done, _total: None)
 
     def run(self, log2_failure: float, progress: Progress) -> tuple[list[list[_core.EncryptedRows]], float]:
-        """Has the drive compute the words of the wanted rows. The second result is log2 of the probability that some round went wrong."""
-        machine = _Stored(self, log2_failure)
-        report = reporter(progress)
-        with self.table.drive.turn(machine.name):
-            found = self.play(machine, lambda done, total: None if report is None else report("compare", done, total))
-            machine.clean()
-        return found, machine.log2_failure
+        """Has the table's drive or drives compute the words of the wanted rows. The second result is log2 of the probability that some round went wrong."""
+        return self.table.compare(self, log2_failure, progress)
 
 
 class _Clear:
     """Computes in clear, by the graphs that the programs of a drive are made of."""
+
+    block = BLOCK_ROWS
 
     def __init__(self, rounds: Rounds, data: Mapping[str, list[int]]) -> None:
         self._rounds = rounds
@@ -509,19 +516,16 @@ class _Clear:
         return cells
 
 
-class _Stored:
-    """Computes on a drive. A cell is the number of a row of encrypted rows.
+class Encrypted(ABC):
+    """Computes with encrypted words. A cell is the number of a row of encrypted rows."""
 
-    The results of rounds stay on the drive until the last one, under names that follow from the question, so that a call that was interrupted goes on
-    where it was.
-    """
+    block = BLOCK_ROWS
 
     def __init__(self, rounds: Rounds, log2_failure: float) -> None:
         self._rounds = rounds
-        self._drive = rounds.table.drive
-        self._prepared = None if rounds.prepare is None else rounds._prepared(log2_failure)
+        self._prepared = None if rounds.prepare is None else rounds.prepared(log2_failure)
         self._programs = {
-            (number, place): rounds._compared(step, network, log2_failure)
+            (number, place): rounds.compared(step, network, log2_failure)
             for number, network in enumerate(rounds.networks)
             for place, step in enumerate(network.steps)
         }
@@ -529,7 +533,6 @@ class _Stored:
         programs = [each.program for each in [self._prepared, *self._programs.values()] if each is not None]
         told = json.dumps([columns, rounds.table.rows, programs, [network.rounds for network in rounds.networks]])
         self._digest = hashlib.sha256(told.encode()).hexdigest()[:32]
-        self._made: list[str] = []
         self._failures: list[float] = []
 
     @property
@@ -539,68 +542,55 @@ class _Stored:
 
     @property
     def name(self) -> str:
-        """What the names of its columns on the drive begin with."""
+        """What the names of its columns on a drive begin with."""
         return f"round {self._digest}"
 
+    @abstractmethod
+    def _column(self, name: str, place: int) -> _core.EncryptedRows:
+        """All rows of a digit of a column."""
+
+    @abstractmethod
+    def _prepare(self, compiled: Compiled, columns: Mapping[str, str]) -> Iterator[tuple[_core.EncryptedRows, int]]:
+        """Makes words of the table's rows: the results of ranges of rows, in their order, and how many rows each has."""
+
+    @abstractmethod
+    def _compute(self, step: tuple[int, int], inputs: Mapping[str, list[list[Cell]]], rows: int) -> _core.EncryptedRows:
+        """Runs a program on pairs of rows."""
+
     def words(self) -> list[list[Cell]]:
+        """The words of all rows."""
         rounds, table = self._rounds, self._rounds.table
         found: dict[int, list[Cell]] = {}
         for word, name in rounds.stored.items():
-            column = table.columns[name]
-            place = [digit.shift for digit in column.layout.digits].index(rounds.digits[word].shift)
-            rows = self._drive.core.get_column(column.names[place], (0, table.rows), None)
+            place = [digit.shift for digit in table.columns[name].layout.digits].index(rounds.digits[word].shift)
+            rows = self._column(name, place)
             found[word] = [(rows, row) for row in range(table.rows)]
         if rounds.prepare is not None and self._prepared is not None:
             for words in rounds.prepare.outputs.values():
                 found[words[0]] = []
-            inputs = {name: table.columns[column].names for name, column in zip(rounds.prepare.inputs, rounds.columns, strict=True)}
-            block = max(1, BLOCK_ROWS // self._prepared.result_rows)
-            for start in range(0, table.rows, block):
-                chosen = (start, min(start + block, table.rows))
-                results = self._map(self._prepared, self._prepared.registers(inputs), chosen)
-                cells = self._cells(self._prepared, rounds.prepare, results, chosen[1] - chosen[0])
+            for results, size in self._prepare(self._prepared, dict(zip(rounds.prepare.inputs, rounds.columns, strict=True))):
+                self._count(results)
+                cells = self._cells(self._prepared, rounds.prepare, results, size)
                 for name, words in rounds.prepare.outputs.items():
                     found[words[0]].extend(cells[name][0])
         return [found[word] for word in range(len(rounds.digits))]
 
     def run(self, step: tuple[int, int], inputs: Mapping[str, list[list[Cell]]], rows: int) -> Mapping[str, list[list[Cell]]]:
-        compiled = self._programs[step]
-        program = self._rounds.networks[step[0]].steps[step[1]]
+        """Runs a program on pairs of rows, and gives the words that it makes."""
         try:
-            return self._run(compiled, program, inputs, rows)
+            results = self._compute(step, inputs, rows)
         except FullError:
             if rows == 1:
                 raise
-        # Rows that come from many places bring as many chunks, and the drive's memory may have room for those of fewer rows.
-        halves = [(0, rows // 2), (rows // 2, rows)]
-        parts = [
-            self.run(step, {name: [cells[first:end] for cells in words] for name, words in inputs.items()}, end - first) for first, end in halves
-        ]
-        return {name: [one + other for one, other in zip(parts[0][name], parts[1][name], strict=True)] for name in parts[0]}
+            # Rows that come from many places bring as many chunks, and the drive's memory may have room for those of fewer rows.
+            halves = [(0, rows // 2), (rows // 2, rows)]
+            parts = [self.run(step, cut_words(inputs, first, end), end - first) for first, end in halves]
+            return {name: [one + other for one, other in zip(parts[0][name], parts[1][name], strict=True)] for name in parts[0]}
+        self._count(results)
+        return self._cells(self._programs[step], self._rounds.networks[step[0]].steps[step[1]], results, rows)
 
-    def _run(self, compiled: Compiled, program: Step, inputs: Mapping[str, list[list[Cell]]], rows: int) -> Mapping[str, list[list[Cell]]]:
-        number = len(self._made)
-        names: dict[str, tuple[str, ...]] = {}
-        put: list[str] = []
-        try:
-            for name, words in inputs.items():
-                names[name] = tuple(f"{self.name} {number} {name} {place}" for place in range(len(words)))
-                for stored, cells in zip(names[name], words, strict=True):
-                    self._drive.core.put_column(stored, gathered(cells, counted=True), True, self._rounds.table.key_id)
-                    put.append(stored)
-            results = self._map(compiled, compiled.registers(names), None)
-        finally:
-            for stored in put:
-                self._drive.core.delete(stored)
-        return self._cells(compiled, program, results, rows)
-
-    def _map(self, compiled: Compiled, registers: dict[str, str], rows: tuple[int, int] | None) -> _core.EncryptedRows:
-        output = f"{self.name} {len(self._made)}"
-        self._drive.run(compiled.program, registers, output, rows=rows, replace=True, key_id=self._rounds.table.key_id)
-        self._made.append(output)
-        results = self._drive.core.get_column(output, None, None)
+    def _count(self, results: _core.EncryptedRows) -> None:
         self._failures.append(results.log2_failure + math.log2(len(results)))
-        return results
 
     def _cells(self, compiled: Compiled, program: Step, results: _core.EncryptedRows, rows: int) -> dict[str, list[list[Cell]]]:
         found: dict[str, list[list[Cell]]] = {}
@@ -612,12 +602,64 @@ class _Stored:
         return found
 
     def column(self, cells: list[Cell]) -> Any:
+        """The encrypted rows that cells stand for."""
         return gathered(cells)
+
+
+class Stored(Encrypted):
+    """Computes on a drive.
+
+    The results of rounds stay on the drive until the last one, under names that follow from the question, so that a call that was interrupted goes on
+    where it was.
+    """
+
+    def __init__(self, table: Table, rounds: Rounds, log2_failure: float) -> None:
+        super().__init__(rounds, log2_failure)
+        self._table = table
+        self._drive = table.drive
+        self._made: list[str] = []
+
+    def _column(self, name: str, place: int) -> _core.EncryptedRows:
+        return self._drive.core.get_column(self._table.columns[name].names[place], (0, self._table.rows), None)
+
+    def _prepare(self, compiled: Compiled, columns: Mapping[str, str]) -> Iterator[tuple[_core.EncryptedRows, int]]:
+        inputs = {name: self._table.columns[column].names for name, column in columns.items()}
+        block = max(1, BLOCK_ROWS // compiled.result_rows)
+        for start in range(0, self._table.rows, block):
+            end = min(start + block, self._table.rows)
+            yield self._map(compiled, compiled.registers(inputs), (start, end)), end - start
+
+    def _compute(self, step: tuple[int, int], inputs: Mapping[str, list[list[Cell]]], _rows: int) -> _core.EncryptedRows:
+        compiled = self._programs[step]
+        number = len(self._made)
+        names: dict[str, tuple[str, ...]] = {}
+        put: list[str] = []
+        try:
+            for name, words in inputs.items():
+                names[name] = tuple(f"{self.name} {number} {name} {place}" for place in range(len(words)))
+                for stored, cells in zip(names[name], words, strict=True):
+                    self._drive.core.put_column(stored, gathered(cells, counted=True), True, self._table.key_id)
+                    put.append(stored)
+            return self._map(compiled, compiled.registers(names), None)
+        finally:
+            for stored in put:
+                self._drive.core.delete(stored)
+
+    def _map(self, compiled: Compiled, registers: dict[str, str], rows: tuple[int, int] | None) -> _core.EncryptedRows:
+        output = f"{self.name} {len(self._made)}"
+        self._drive.run(compiled.program, registers, output, rows=rows, replace=True, key_id=self._table.key_id)
+        self._made.append(output)
+        return self._drive.core.get_column(output, None, None)
 
     def clean(self) -> None:
         """Deletes the results of rounds."""
         for name in self._made:
             self._drive.core.delete(name)
+
+
+def cut_words(inputs: Mapping[str, list[list[Cell]]], first: int, end: int) -> dict[str, list[list[Cell]]]:
+    """The words of some pairs of rows."""
+    return {name: [cells[first:end] for cells in words] for name, words in inputs.items()}
 
 
 def gathered(cells: Sequence[tuple[_core.EncryptedRows, int]], *, counted: bool = False) -> _core.EncryptedRows:
@@ -657,7 +699,7 @@ class Key:
 class Words:
     """Collects the words of a question's values."""
 
-    table: Table
+    table: BaseTable
     graph: Graph
     message_bits: int
     digits: list[Digit] = field(default_factory=list)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from toroid._status import ClusterStatus, DriveStatus, JobStatus
 
 if TYPE_CHECKING:
+    from toroid.ray._compare import Comparison
     from toroid.ray._run import Run
 
 #: Jobs that have ended and are still told of.
@@ -34,12 +35,12 @@ class Figures:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._opened = now()
-        self._runs: list[Run] = []
+        self._runs: list[Run | Comparison] = []
         self._ended: deque[JobStatus] = deque(maxlen=ENDED)
         self._tallies: dict[str, Tally] = {}
 
     @contextlib.contextmanager
-    def of(self, run: Run) -> Iterator[None]:
+    def of(self, run: Run | Comparison) -> Iterator[None]:
         """Tells of a job while it runs, and how it ended."""
         self._runs.append(run)
         state = "failed"
@@ -62,7 +63,7 @@ class Figures:
         workers = [worker if worker.state == "computing" else replace(worker, state=states.get(worker.name, worker.state)) for worker in workers]
         return ClusterStatus(workers, [*(run.status() for run in runs), *self._ended], self._now() - self._opened)
 
-    def _worker(self, name: str, role: str, runs: Sequence[Run]) -> DriveStatus:
+    def _worker(self, name: str, role: str, runs: Sequence[Run | Comparison]) -> DriveStatus:
         tally = self.tally(name)
         counts = DriveStatus(name, role, "idle", None, None, None, tally.rows, tally.units, tally.failures, tally.reason)
         for run in runs:

@@ -19,11 +19,13 @@ from toroid._program import Compiled
 from toroid._progress import Progress, reporter
 from toroid._query import EncryptedParts, Finish
 from toroid._trace import index_of
+from toroid.ray._compare import Comparison
 from toroid.ray._job import JOB_VERSION, Job
 from toroid.ray._places import Cell, MissingRows, Rows, Shard, cut, shown, why
 from toroid.ray._run import Run
 
 if TYPE_CHECKING:
+    from toroid._rounds import Rounds
     from toroid.ray._cluster import Cluster
 
 
@@ -139,6 +141,21 @@ class ShardedTable(BaseTable):
             with self.cluster._figures.of(run):
                 return run.run(progress)
 
+    def compare(self, rounds: Rounds, log2_failure: float, progress: Progress) -> tuple[list[list[_core.EncryptedRows]], float]:
+        """Does the rounds of a question that compares rows: idle drives take ranges of the pairs of a round.
+
+        Raises:
+            ValueError: The table has a file for its jobs, or rows are to be verified, which these questions know nothing of.
+            DriveError: No drive could compare some pairs.
+        """
+        if self._settings.job is not None:
+            raise ValueError("a question that compares rows keeps no results in a file: leave job out")
+        if self._settings.verify:
+            raise ValueError("rows that are compared with each other are not verified: leave verify out")
+        run = Comparison(self, rounds, log2_failure)
+        with self.cluster._figures.of(run):
+            return run.all_rounds(progress), run.log2_failure
+
     def append(
         self, data: EncryptedTable | EncryptedColumn, *, shards: int = 1, replicas: int | None = None, progress: Progress = None
     ) -> None:
@@ -227,10 +244,16 @@ class ShardedTable(BaseTable):
             raise MissingRows(text, rows=tuple(absent), reasons=reasons)
         return EncryptedTable({name: EncryptedColumn(column.layout, _joined([part[name] for part in parts])) for name, column in self.columns.items()})
 
+    def of_columns(self, names: Sequence[str]) -> ShardedTable:
+        """The same table with some of its columns."""
+        chosen = {name: self.columns[name] for name in names}
+        return ShardedTable(self.cluster, self.name, chosen, self._upload, self._cells, self._silent, self._settings)
+
     def _rows_of(self, cell: Cell, rows: Rows, reasons: dict[str, str]) -> EncryptedTable | None:
         """Rows of the first drive that gives them; none, and the reasons, if none does."""
         for drive, shard in cell.held:
-            found = self.cluster._answer(drive, self.cluster._submit(drive, "rows", shard.name, (rows[0] - shard.first, rows[1] - shard.first), None))
+            own = (rows[0] - shard.first, rows[1] - shard.first)
+            found = self.cluster._answer(drive, self.cluster._submit(drive, "rows", shard.name, own, list(self.columns)))
             if isinstance(found, EncryptedTable):
                 return found
             reasons[drive] = str(found)
