@@ -394,7 +394,7 @@ def test_rows_that_were_to_be_compared_are(cluster: Any, client: toroid.Client, 
     submit, second = type(cluster)._submit, cluster.locations[1]
 
     def fail(self: Any, location: str, action: str, *arguments: Any) -> Any:
-        return submit(self, location, *(("delete", "nothing") if (location, action) == (second, "compute") else (action, *arguments)))
+        return submit(self, location, *(("rows", "nothing", (0, 1), None) if (location, action) == (second, "compute") else (action, *arguments)))
 
     job.write_bytes(before.splitlines(keepends=True)[0])
     monkeypatch.setattr(type(cluster), "_submit", fail)
@@ -451,7 +451,7 @@ def test_an_upload_that_fails_leaves_the_table_of_before(cluster: Any, client: t
     submit, last = type(cluster)._submit, cluster.locations[-1]
 
     def refuse(self: Any, location: str, action: str, *arguments: Any) -> Any:
-        return submit(self, location, "delete" if (location, action) == (last, "upload") else action, *arguments[: 1 if location == last else None])
+        return submit(self, location, *(("rows", "nothing", (0, 1), None) if (location, action) == (last, "upload") else (action, *arguments)))
 
     monkeypatch.setattr(type(cluster), "_submit", refuse)
     with pytest.raises(toroid.MissingError) as error:
@@ -503,7 +503,7 @@ def test_rows_that_fail_cost_no_others(cluster: Any, client: toroid.Client, monk
 
     def fail(self: Any, location: str, action: str, *arguments: Any) -> Any:
         if action == "compute" and arguments[-1][0] < 6:
-            return submit(self, location, "delete", "no such table")
+            return submit(self, location, "rows", "no such table", (0, 1), None)
         return submit(self, location, action, *arguments)
 
     monkeypatch.setattr(type(cluster), "_submit", fail)
@@ -914,6 +914,57 @@ def test_rows_go_to_a_drive_that_has_room(ray: Any, client: toroid.Client, image
         with pytest.raises(toroid.FullError, match="no drive of the cluster has room for the rows"):
             cluster.remove_drive(images[3])
         assert images[3] in cluster.locations
+
+
+def test_a_drive_that_leaves_takes_no_rows(ray: Any, client: toroid.Client, images: list[str]) -> None:
+    from toroid.ray import Cluster
+
+    rows = client.encrypt(DATA, TYPES)
+    with Cluster(images[:3]) as cluster:
+        cluster.install(client.public_keys())
+        first, _ = (cluster.upload(name, rows) for name in ("first", "second"))
+        seen: list[str] = []
+
+        def grow(*_: Any) -> None:
+            # The first table has moved when the rows of the second one do.
+            if "late" not in cluster:
+                cluster.upload("late", rows)
+            if images[2] not in held(cluster, "first") and not seen:
+                seen.append("appended")
+                first.append(rows, shards=2)
+                with pytest.raises(ValueError, match="from 1 to 2 replicas"):
+                    first.append(rows, replicas=3)
+
+        cluster.remove_drive(images[2], progress=grow)
+        assert seen and cluster.locations == tuple(images[:2])
+        for name, count in (("first", 2), ("second", 1), ("late", 1)):
+            found = client.decrypt(cluster[name].download())
+            assert found["pay"].tolist() == DATA["pay"].tolist() * count, name
+    with toroid.open(images[2]) as drive:
+        assert list(drive) == []
+
+
+def test_shards_are_deleted_once_however_often_a_drive_is_asked(
+    ray: Any, client: toroid.Client, images: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from toroid.ray import Cluster
+    from toroid.ray._keeper import Keeper
+
+    class Cut(Keeper):
+        """A drive whose connection ends before it has told that something is deleted."""
+
+        def call(self, action: str, *arguments: Any) -> Any:
+            answer = super().call(action, *arguments)
+            return super().call(action, *arguments) if action in ("delete", "discard") else answer
+
+    monkeypatch.setattr(Cluster, "_keeper", Cut)
+    with Cluster(images[:2]) as cluster:
+        cluster.install(client.public_keys())
+        rows = client.encrypt(DATA, TYPES)
+        cluster.upload("staff", rows)
+        cluster.upload("staff", rows, replace=True)
+        cluster.delete("staff")
+        assert list(cluster) == []
 
 
 @pytest.mark.parametrize("what", ["actor", "drive"])

@@ -117,6 +117,8 @@ class Cluster:
         self._cells: dict[tuple[str, str], tuple[Cell, ...]] = {}
         # Who changes which rows a table has, or where they are, has its lock.
         self._changing: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
+        # Who changes which drives there are, or moves rows of all tables, has this lock, and takes those of tables behind it.
+        self._joining = threading.RLock()
         self._leaving: frozenset[str] = frozenset()
 
     def _start(self, name: str, location: str | None, placement: Mapping[str, Any]) -> None:
@@ -151,20 +153,30 @@ class Cluster:
         another one takes its shard."""
         check_name(name)
         table = as_table(data)
-        count = min(len(self.locations) if shards is None else shards, table.rows)
-        if count < 1 or not 1 <= replicas <= len(self.locations):
-            raise ValueError(f"there is at least one shard, and from 1 to {len(self.locations)} replicas, as many as drives")
-        former = self._shards_on_drives(name)
-        if former and not replace:
-            raise ExistsError(f"the cluster has a table {name} already: give another name, or replace=True")
-        upload = f"{time.time_ns():016x}"
-        places = [Shard(name, upload, first, end, table.rows, replicas) for first, end in cut(table.rows, count)]
         with self._changing[name]:
-            self._put(table, places, self.locations, key_id)
-            for location, names in former.items():
-                for shard in names:
-                    self._got(location, self._submit(location, "delete", shard))
+            drives = self._staying
+            count = min(len(drives) if shards is None else shards, table.rows)
+            if count < 1 or not 1 <= replicas <= len(drives):
+                raise ValueError(f"there is at least one shard, and from 1 to {len(drives)} replicas, as many as drives")
+            former = self._shards_on_drives(name)
+            if former and not replace:
+                raise ExistsError(f"the cluster has a table {name} already: give another name, or replace=True")
+            upload = f"{time.time_ns():016x}"
+            places = [Shard(name, upload, first, end, table.rows, replicas) for first, end in cut(table.rows, count)]
+            self._put(table, places, drives, key_id)
+            self._discard(former)
             return self.table(name)
+
+    @property
+    def _staying(self) -> tuple[str, ...]:
+        """The drives that take rows: those that are not about to leave."""
+        return tuple(location for location in self.locations if location not in self._leaving)
+
+    def _discard(self, shards: Mapping[str, Sequence[str]]) -> None:
+        """Deletes shards from drives."""
+        for location, names in shards.items():
+            for shard in names:
+                self._ask(location, "discard", shard)
 
     def _put(self, rows: EncryptedTable, shards: Sequence[Shard], locations: Sequence[str], key_id: int) -> None:
         """Stores rows as shards, each on as many drives as it says that have room: all of them, or none. The first shard goes to the first drives, the next
@@ -262,9 +274,7 @@ class Cluster:
             found = self._shards_on_drives(name)
             if not found:
                 raise MissingError(f"the drives of the cluster that answer have no table {name}")
-            for location, names in found.items():
-                for shard in names:
-                    self._got(location, self._submit(location, "delete", shard))
+            self._discard(found)
 
     def info(self) -> dict[str, dict[str, Any] | Exception]:
         """What each drive is, and how full, or the error of one that does not answer."""
@@ -299,20 +309,21 @@ class Cluster:
             DriveError: The drive cannot be opened, and the cluster is as it was; or a drive failed while rows were moved: `rebalance` goes on.
         """
         place = _place(location)
-        if place in self._actors:
-            raise ExistsError(f"the cluster has drive {place} already")
-        if lacking := sorted(name for name, table in self.tables().items() if table.key_id not in self._keys):
-            raise KeyMismatch(f"a new drive needs the public keys of table {lacking[0]}: install them by this cluster first")
-        self._start(place, place, placement or {})
-        try:
-            self._ask(place, "info")
-            for key_id, (held, tag) in self._keys.items():
-                self._ask(place, "install", held, tag, key_id, False)
-        except BaseException:
-            self._stop(place)
-            raise
-        self.locations = (*self.locations, place)
-        self.rebalance(progress)
+        with self._joining:
+            if place in self._actors:
+                raise ExistsError(f"the cluster has drive {place} already")
+            if lacking := sorted(name for name, table in self.tables().items() if table.key_id not in self._keys):
+                raise KeyMismatch(f"a new drive needs the public keys of table {lacking[0]}: install them by this cluster first")
+            self._start(place, place, placement or {})
+            try:
+                self._ask(place, "info")
+                for key_id, (held, tag) in self._keys.items():
+                    self._ask(place, "install", held, tag, key_id, False)
+            except BaseException:
+                self._stop(place)
+                raise
+            self.locations = (*self.locations, place)
+            self.rebalance(progress)
 
     def remove_drive(self, location: str | os.PathLike[str], *, progress: Progress = None) -> None:
         """Takes a drive out of the cluster, once its rows are on others: as many drives as before have each row. Jobs go on meanwhile. The drive may be one
@@ -329,21 +340,26 @@ class Cluster:
             MissingRows: The drive does not answer, and it alone has some rows.
         """
         place = _place(location)
-        if place not in self.locations:
-            raise MissingError(f"the cluster has no drive {place}; it has {', '.join(self.locations)}")
-        staying = [other for other in self.locations if other != place]
-        tables = self.tables() if staying else {}
-        copies = max((cell.copies for table in tables.values() for cell in table._cells), default=1)
-        if len(staying) < copies:
-            held = f"rows are to be on {copies} drives" if staying else "a cluster has at least one drive"
-            raise ValueError(f"drive {place} cannot leave: {held}, and {len(staying)} would be left")
-        self._leaving |= {place}
-        try:
-            self._move(tables.values(), staying, progress)
-            self.locations = tuple(other for other in self.locations if other != place)
-        finally:
-            self._leaving -= {place}
-        self._stop(place)
+        with self._joining:
+            if place not in self.locations:
+                raise MissingError(f"the cluster has no drive {place}; it has {', '.join(self.locations)}")
+            self._leaving |= {place}
+            try:
+                # Uploads and appends that have begun may give it rows; later ones do not.
+                for lock in list(self._changing.values()):
+                    with lock:
+                        pass
+                staying = self._staying
+                tables = self.tables() if staying else {}
+                copies = max((cell.copies for table in tables.values() for cell in table._cells), default=1)
+                if len(staying) < copies:
+                    held = f"rows are to be on {copies} drives" if staying else "a cluster has at least one drive"
+                    raise ValueError(f"drive {place} cannot leave: {held}, and {len(staying)} would be left")
+                self._move(tables.values(), staying, progress)
+                self.locations = tuple(other for other in self.locations if other != place)
+            finally:
+                self._leaving -= {place}
+            self._stop(place)
 
     def rebalance(self, progress: Progress = None) -> None:
         """Moves rows of all tables so that drives have nearly as many, and as many drives have each row as the upload said. What moves that ended early
@@ -357,7 +373,8 @@ class Cluster:
             MissingRows: No drive has some rows.
             DriveError: A drive does not answer. If it is gone for good, `remove_drive` makes copies of what it had.
         """
-        self._move(self.tables().values(), self.locations, progress)
+        with self._joining:
+            self._move(self.tables().values(), self._staying, progress)
 
     def _move(self, tables: Iterable[ShardedTable], drives: Sequence[str], progress: Progress) -> None:
         """Moves all rows to drives, evenly."""

@@ -159,10 +159,6 @@ class Keeper:
         return columns
 
     @staticmethod
-    def _delete(drive: Drive, name: str) -> None:
-        drive.delete(name)
-
-    @staticmethod
     def _discard(drive: Drive, name: str) -> None:
         """Deletes a table that may be gone already."""
         with contextlib.suppress(MissingError):

@@ -185,8 +185,9 @@ class ShardedTable(BaseTable):
         if current._upload != self._upload:
             raise RowsError(f"table {self.name} was uploaded again since: look it up again")
         copies = min(cell.copies for cell in current.cells) if replicas is None else replicas
-        if not 1 <= copies <= len(self.cluster.locations) or not 1 <= shards <= added.rows:
-            raise ValueError(f"there are from 1 to {len(self.cluster.locations)} replicas, as many as drives, and no more shards than rows")
+        drives = self.cluster._staying
+        if not 1 <= copies <= len(drives) or not 1 <= shards <= added.rows:
+            raise ValueError(f"there are from 1 to {len(drives)} replicas, as many as drives, and no more shards than rows")
         self._discard_incomplete(current.rows)
         total = current.rows + added.rows
         places = [Shard(self.name, self._upload, current.rows + first, current.rows + end, total, copies) for first, end in cut(added.rows, shards)]
@@ -194,7 +195,7 @@ class ShardedTable(BaseTable):
         for cell in current.cells:
             for drive in cell.drives:
                 held[drive] = held.get(drive, 0) + cell.end - cell.first
-        order = sorted(self.cluster.locations, key=lambda drive: held[drive])
+        order = sorted(drives, key=lambda drive: held[drive])
         self.cluster._put(added, places, order, self.key_id)
         found = self.cluster.table(self.name)
         self.columns, self._cells, self._silent = found.columns, found._cells, found._silent
