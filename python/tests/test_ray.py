@@ -967,6 +967,50 @@ def test_shards_are_deleted_once_however_often_a_drive_is_asked(
         assert list(cluster) == []
 
 
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_drive_that_fails_once_compares_again_where_it_has_the_rows(
+    ray: Any, client: toroid.Client, images: list[str], monkeypatch: pytest.MonkeyPatch, moves: bool
+) -> None:
+    from toroid.ray import Cluster
+
+    with Cluster(images[:2]) as cluster:
+        cluster.install(client.public_keys())
+        table = cluster.upload("staff", client.encrypt(DATA, TYPES), shards=1, replicas=2).options(unit_rows=ROWS, verify=1)
+        submit, wait = type(cluster)._submit, type(cluster)._wait
+        calls: list[Any] = []
+        done: list[int] = []
+
+        def compute(self: Any, location: str, action: str, *arguments: Any) -> Any:
+            if action != "compute" or location != images[1]:
+                return submit(self, location, action, *arguments)
+            fails = not calls
+            calls.append(submit(self, location, "rows", "nothing", (0, 1), None) if fails else submit(self, location, action, *arguments))
+            assert len(calls) < 5, "a drive is asked again and again"
+            return calls[-1]
+
+        def late(self: Any, waiting: Any) -> Any:
+            # The second drive answers when the first one has, and rows have moved.
+            return wait(self, [call for call in waiting if done or call not in calls])
+
+        def report(*_: Any) -> None:
+            done.append(1)
+            if moves:
+                cluster.add_drive(images[2])
+
+        monkeypatch.setattr(type(cluster), "_submit", compute)
+        monkeypatch.setattr(type(cluster), "_wait", late)
+        query = table.agg(total=col("pay").sum())
+        if not moves:
+            answer = query.run(progress=report, **LOOSE)
+            assert [len(by_drive) for _, by_drive in answer.encrypted.parts] == [2]
+            check(client, query, answer)
+            return
+        # Each drive then has two thirds of the rows, and none has all of them.
+        with pytest.raises(toroid.DriveError, match="were to be compared, and one drive alone has computed them"):
+            query.run(progress=report, **LOOSE)
+        check_places(cluster, "staff", 2)
+
+
 @pytest.mark.parametrize("what", ["actor", "drive"])
 def test_rows_of_a_drive_that_stands_still_go_to_others(ray: Any, client: toroid.Client, served: Any, what: str) -> None:
     from toroid.ray import Cluster, MissingRows

@@ -235,7 +235,10 @@ class Run:
             for part in self._parts(unit):
                 self._waiting.setdefault((part.cell.first, part.cell.end), deque()).append(part)
         for unit in [*self._checks, *(unit for unit, _, _ in self._calls.values())]:
-            unit.cell = next((cell for cell in self._cells if cell.first <= unit.first and unit.end <= cell.end), unit.cell)
+            # Parts of its rows may be on several drives now; whoever computes it needs all of them.
+            inside = next((cell for cell in self._cells if cell.first <= unit.first < cell.end), None)
+            held = () if inside is None else inside.held
+            unit.cell = Cell(unit.first, unit.end, tuple((drive, shard) for drive, shard in held if shard.covers(*unit.rows)))
         self._index()
 
     def _parts(self, unit: Unit) -> list[Unit]:
@@ -267,7 +270,7 @@ class Run:
 
     def _may_take(self, worker: str, unit: Unit) -> bool:
         """Whether a drive has the rows, or can get them, and has neither computed them, nor is about to, nor has failed with them too often."""
-        has = worker in unit.cell.drives or worker in self._cluster.nodes
+        has = worker in unit.cell.drives or (bool(unit.cell.drives) and worker in self._cluster.nodes)
         return has and worker not in unit.done | unit.running and unit.failures[worker] < MAX_FAILURES
 
     def _next(self, worker: str) -> Unit | None:
@@ -456,6 +459,9 @@ class Run:
             tally.failures, tally.reason = tally.failures + 1, str(error)
             self._last = error
         if unit.done or unit.running:
+            # It is still to be compared, by this drive or another one.
+            if unit.copies > 1 and unit not in self._checks:
+                self._checks.append(unit)
             return
         self._checks = [other for other in self._checks if other is not unit]
         self._again(unit)
