@@ -1011,6 +1011,16 @@ def test_a_drive_that_fails_once_compares_again_where_it_has_the_rows(
         check_places(cluster, "staff", 2)
 
 
+@pytest.mark.parametrize(
+    "rows", ["0..0 of 0 x1", "5..5 of 12 x1", "9..3 of 12 x1", "0..13 of 12 x1", "0..12 of 12 x0", f"0..{'9' * 5000} of {'9' * 5000} x1", "0..٣ of ٣ x1"]
+)
+def test_what_names_no_rows_is_no_shard(rows: str) -> None:
+    from toroid.ray._places import Shard
+
+    assert Shard.of(f"staff {'0' * 16} rows 0..12 of 12 x1") is not None
+    assert Shard.of(f"staff {'0' * 16} rows {rows}") is None
+
+
 @pytest.mark.parametrize("what", ["actor", "drive"])
 def test_rows_of_a_drive_that_stands_still_go_to_others(ray: Any, client: toroid.Client, served: Any, what: str) -> None:
     from toroid.ray import Cluster, MissingRows

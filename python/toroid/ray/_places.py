@@ -11,7 +11,7 @@ from toroid._errors import DriveError
 
 # A shard on a drive is a table of this name: the table, when it was uploaded, the shard's rows, how many the table has with them, and on how many drives
 # they are to be.
-_SHARD = re.compile(r"(?P<table>.+) (?P<upload>[0-9a-f]{16}) rows (?P<first>\d+)\.\.(?P<end>\d+) of (?P<total>\d+) x(?P<copies>\d+)")
+_SHARD = re.compile(r"(?P<table>.+) (?P<upload>[0-9a-f]{16}) rows (?P<first>\d{1,18})\.\.(?P<end>\d{1,18}) of (?P<total>\d{1,18}) x(?P<copies>\d{1,18})", re.ASCII)
 
 Rows = tuple[int, int]
 
@@ -46,7 +46,9 @@ class Shard:
         match = _SHARD.fullmatch(name)
         if match is None:
             return None
-        return Shard(match["table"], match["upload"], int(match["first"]), int(match["end"]), int(match["total"]), int(match["copies"]))
+        first, end, total, copies = (int(match[name]) for name in ("first", "end", "total", "copies"))
+        # Names are what drives say.
+        return Shard(match["table"], match["upload"], first, end, total, copies) if first < end <= total and copies > 0 else None
 
     def covers(self, first: int, end: int) -> bool:
         """Whether it has these rows."""
