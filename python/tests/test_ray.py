@@ -278,6 +278,8 @@ question(table.options(unit_rows=2, job={str(job)!r})).run(progress=kill, **LOOS
     assert sorted(records) == [[first, first + 2] for first in range(0, ROWS, 2)]
     with pytest.raises(toroid.ExistsError, match="file of another job"):
         question(staff.options(job=job)).run(**LOOSE)
+    with pytest.raises(toroid.OptionError, match="patience, which a cluster"):
+        resume(job, cluster, patience=60)
 
 
 def test_files_that_are_no_jobs_are_refused_and_stay(cluster: Any, staff: Any, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from toroid._errors import MissingError
+from toroid._errors import MissingError, OptionError
 from toroid._program import Compiled, Result
 from toroid._progress import Progress
 from toroid._query import Answer, Finish
@@ -27,10 +27,13 @@ def resume(
             rows that the job chose before are not compared either.
 
     Raises:
+        OptionError: There are options beside a cluster.
         MissingRows: No drive could compute some rows.
         DriveError: Rows that were to be compared could not be.
         MissingError: The table was deleted, or uploaded again, since.
     """
+    if cluster is not None and options:
+        raise OptionError(f"there is {', '.join(sorted(options))}, which a cluster has from its start, beside a cluster")
     with Job.open(Path(job), None) as found:
         header = found.header
     own = cluster or Cluster(header["locations"], **options)
