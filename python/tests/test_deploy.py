@@ -170,7 +170,7 @@ def test_the_question_is_answered_without_the_client(tmp_path: Path) -> None:
             servers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
             assert servers[-1].stdout is not None
             addresses.append(json.loads(servers[-1].stdout.readline())["listen"][0])
-        started = ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
+        started = ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
         client = toroid.Client.generate("tiny-wopbs")
         options: dict[str, Any] = {"host_nqn": "nqn.2024-01.example.toroid:ray", "host_secret": str(secret)}
         locations = [f"nvme+tcp://{address}/nqn.2024-01.example.toroid:drive" for address in addresses]

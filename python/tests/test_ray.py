@@ -35,7 +35,7 @@ def ray() -> Iterator[Any]:
     """A cluster of this machine, which admits those with the token of conftest.py."""
     import ray
 
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
     yield ray
     ray.shutdown()
 
@@ -442,6 +442,8 @@ def test_options_that_are_wrong_are_named(staff: Any, option: dict[str, Any], er
 
 def test_keys_of_another_client_are_replaced_on_demand(cluster: Any, client: toroid.Client) -> None:
     stranger = toroid.Client.generate("tiny-wopbs")
+    with pytest.raises(TypeError, match="client.public_keys()"):
+        cluster.install(stranger)
     with pytest.raises(toroid.KeyMismatch):
         cluster.install(stranger.public_keys())
     assert cluster.install(stranger.public_keys(), replace=True) == list(cluster.locations)
@@ -659,6 +661,9 @@ def test_rows_are_appended_and_downloaded(cluster: Any, client: toroid.Client) -
     assert client.decrypt(query.run(**LOOSE), max_log2_failure=-20)["total"] == whole["pay"].sum()
     with pytest.raises(toroid.KeyMismatch, match="has the columns pay, dept"):
         table.append(client.encrypt({"pay": DATA["pay"]}, {"pay": (0, 63)}))
+    with pytest.raises(toroid.KeyMismatch, match="another client key"):
+        table.append(toroid.Client.generate("tiny-wopbs").encrypt(DATA, TYPES))
+    assert cluster["grown"].rows == ROWS + 5
     cluster.delete("grown")
 
 
@@ -1057,7 +1062,7 @@ import os
 os.environ["RAY_AUTH_MODE"] = "disabled"
 import ray
 from toroid.ray import Cluster
-ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
+ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
 try:
     Cluster(["a.img"])
 except Exception as error:

@@ -134,6 +134,8 @@ class Cluster:
         Raises:
             KeyMismatch: Another client has keys or tables under the key id.
         """
+        if not isinstance(keys, _core.PublicKeys):
+            raise TypeError(f"a {type(keys).__name__} is no public keys: client.public_keys() gives them")
         held = [ray.put(keys.to_bytes())]
         done = self._all("install", held, keys.tag, key_id, replace)
         self._keys[key_id] = (held, keys.tag)

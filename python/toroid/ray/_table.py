@@ -168,7 +168,7 @@ class ShardedTable(BaseTable):
             progress: True for a line that shows how far it is, or a callable of the stage, the rows put and those in total.
 
         Raises:
-            KeyMismatch: They have other columns than the table.
+            KeyMismatch: They have other columns than the table, or belong to another client.
             DriveError: A drive does not answer.
         """
         added = self._fitting(data)
@@ -184,6 +184,10 @@ class ShardedTable(BaseTable):
             raise DriveError(f"rows are appended when all drives answer, since one may have rows of an append that ended early: {away}")
         if current._upload != self._upload:
             raise RowsError(f"table {self.name} was uploaded again since: look it up again")
+        # Rows of different clients do not go together.
+        for name, column in current.download((0, 1)).items():
+            for own, other in zip(column.digits, added[name].digits, strict=True):
+                _core.EncryptedRows.gather([(own, 0, 1), (other, 0, 1)])
         copies = min(cell.copies for cell in current.cells) if replicas is None else replicas
         drives = self.cluster._staying
         if not 1 <= copies <= len(drives) or not 1 <= shards <= added.rows:
