@@ -22,7 +22,8 @@ enum Message {
 }
 
 /// Runs `work` on a thread of its own. The calling thread passes what the work reports to `progress`, a callable of the stage, the steps done and the
-/// steps in total, and looks for signals, and whether the callable's method `check` raises, if it has one. Once one of them raises, it cancels the work, calls `interrupt` until the work has ended, and raises.
+/// steps in total, and looks for signals, and whether a task that awaits the call was cancelled. Once one of them raises, it cancels the work, calls
+/// `interrupt` until the work has ended, and raises.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,
@@ -31,10 +32,10 @@ pub(crate) fn run<T: Send>(
 ) -> PyResult<T> {
     let (sender, receiver) = mpsc::channel();
     let cancel = CancelToken::new();
-    let check = match &progress {
-        Some(progress) => progress.bind(py).getattr_opt("check")?.map(Bound::unbind),
-        None => None,
-    };
+    let check = py.import("toroid._cancel")?.getattr("check")?;
+    // Of a call that was cancelled nothing more begins.
+    check.call0()?;
+    let check = check.unbind();
     let reports = match &progress {
         Some(_) => {
             let sender = sender.clone();
@@ -64,21 +65,18 @@ pub(crate) fn run<T: Send>(
                     }
                     continue;
                 }
-                let looked = match (message, &progress) {
-                    (Ok(Message::Done) | Err(RecvTimeoutError::Disconnected), _) => break,
-                    (Ok(Message::Report(stage, done, total)), Some(progress)) => {
-                        Python::attach(|py| {
-                            progress.call1(py, (stage, done, total))?;
-                            py.check_signals()
-                        })
-                    }
-                    _ => Python::attach(|py| {
-                        if let Some(check) = &check {
-                            check.call0(py)?;
-                        }
-                        py.check_signals()
-                    }),
+                let report = match message {
+                    Ok(Message::Done) | Err(RecvTimeoutError::Disconnected) => break,
+                    Ok(Message::Report(stage, done, total)) => Some((stage, done, total)),
+                    Err(RecvTimeoutError::Timeout) => None,
                 };
+                let looked = Python::attach(|py| {
+                    if let (Some(report), Some(progress)) = (report, &progress) {
+                        progress.call1(py, report)?;
+                    }
+                    check.call0(py)?;
+                    py.check_signals()
+                });
                 if let Err(error) = looked {
                     raised = Some(error);
                     cancel.cancel();

@@ -4,7 +4,7 @@ from toroid import _core
 from toroid._client import Client
 from toroid._columns import EncryptedColumn, EncryptedTable
 from toroid._core import EncryptedRows, PublicKeys
-from toroid._drive import Drive, Table, open
+from toroid._drive import Drive, Table, aopen, open
 from toroid._errors import (
     BusyError,
     ClosedError,
@@ -32,7 +32,7 @@ from toroid._expr import Aggregate, Expr, col, count
 from toroid._program import Compiled, Cost, GraphProgram, Program, Result, program, table
 from toroid._query import Answer, ComparedAnswer, Query
 from toroid._rounds import CompiledRounds, RoundsCost
-from toroid._status import ServedStatus, status, watch
+from toroid._status import ServedStatus, astatus, status, watch
 from toroid._trace import Value, dot, matmul, maximum, minimum, select, wrap
 from toroid._types import Range, i4, i8, i12, i16, i32, i64, u1, u2, u4, u8, u12, u16, u32, u64
 
@@ -83,6 +83,8 @@ __all__ = [
     "Value",
     "WidthError",
     "__version__",
+    "aopen",
+    "astatus",
     "col",
     "count",
     "dot",

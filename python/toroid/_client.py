@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, overload
 
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from toroid import _core
 from toroid._columns import EncryptedColumn, EncryptedTable, Layout, columns_of, numbers_of, put_together
 from toroid._errors import FileError, OptionError, PassphraseError
-from toroid._progress import Progress, awaited, reporter
+from toroid._progress import Progress, reporter, twin
 
 DEFAULT_SET = "message16"
 MAX_LOG2_FAILURE = -64.0
@@ -149,17 +148,15 @@ class Client:
             raise TypeError(f"a {type(data).__name__} is nothing encrypted")
         return decrypt(self, max_log2_failure)
 
-    async def apublic_keys(self, progress: Progress = None) -> _core.PublicKeys:
-        """`public_keys`, to await."""
-        return await awaited(self.public_keys, progress=progress)
-
-    async def aencrypt(self, data: object, types: Mapping[str, object] | object = None, **options: Any) -> EncryptedColumn | EncryptedTable:
-        """`encrypt`, to await."""
-        return await awaited(self.encrypt, data, types, **options)
-
-    async def adecrypt(self, data: object, **options: Any) -> Any:
-        """`decrypt`, to await."""
-        return await asyncio.to_thread(lambda: self.decrypt(data, **options))
+    agenerate = staticmethod(twin(generate))
+    aload = staticmethod(twin(load))
+    asave = twin(save)
+    adumps = twin(dumps)
+    aloads = staticmethod(twin(loads))
+    apublic_keys = twin(public_keys)
+    aencrypt = twin(encrypt)
+    # A type with the overloads of `decrypt` cannot be written down.
+    adecrypt: Callable[..., Coroutine[Any, Any, Any]] = twin(decrypt)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a client has a secret key and is not pickled: client.dumps(passphrase) gives it encrypted, and Client.loads reads it")

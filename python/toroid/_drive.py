@@ -20,7 +20,7 @@ from toroid._client import Client
 from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn, check_name, examined_tables, stored_names, stored_tables, stored_version
 from toroid._errors import Error, ExistsError, FileError, FullError, KeyMismatch, MissingError, OptionError, RowsError
 from toroid._expr import Aggregate, Expr
-from toroid._progress import Progress, awaited, reporter
+from toroid._progress import Progress, reporter, twin
 from toroid._query import EncryptedParts, Finish, Query
 from toroid._rounds import Stored
 
@@ -197,13 +197,8 @@ class Table(BaseTable):
             }
         )
 
-    async def aappend(self, data: EncryptedTable | EncryptedColumn, progress: Progress = None) -> None:
-        """`append`, to await."""
-        await awaited(self.append, data, progress=progress)
-
-    async def adownload(self, rows: tuple[int, int] | None = None, progress: Progress = None) -> EncryptedTable:
-        """`download`, to await."""
-        return await awaited(self.download, rows, progress=progress)
+    aappend = twin(append)
+    adownload = twin(download)
 
 
 class Drive:
@@ -364,27 +359,32 @@ class Drive:
         """Runs the text of a program on columns of the drive, by registers, with the result as another column."""
         return self.core.map(program, inputs, output, progress=reporter(progress), **options)
 
-    async def ainstall(self, keys: _core.PublicKeys, key_id: int = 0, progress: Progress = None, *, replace: bool = False) -> None:
-        """`install`, to await."""
-        await awaited(self.install, keys, key_id, progress=progress, replace=replace)
-
-    async def aupload(self, name: str, data: EncryptedTable | EncryptedColumn, **options: Any) -> Table:
-        """`upload`, to await."""
-        return await awaited(self.upload, name, data, **options)
-
-    async def arun(self, program: str, inputs: dict[str, str], output: str, **options: Any) -> dict[str, Any]:
-        """`run`, to await."""
-        return await awaited(self.run, program, inputs, output, **options)
-
     def close(self) -> None:
         """Ends the drive's work and makes everything durable."""
         self.core.close()
+
+    ainstall = twin(install)
+    aupload = twin(upload)
+    atables = twin(tables)
+    atable = twin(table)
+    acolumns = twin(columns)
+    adelete = twin(delete)
+    aclean = twin(clean)
+    ainfo = twin(info)
+    arun = twin(run)
+    aclose = twin(close)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        await self.aclose()
 
     def __repr__(self) -> str:
         return repr(self.core)
@@ -447,3 +447,6 @@ def open(
             raise FileError(f"there is a file {place} already: open it without create, or give overwrite=True to lose what it has")
         return Drive(_core.Drive.create(place, size, overwrite=overwrite, **options))
     return Drive(_core.Drive.open(place, **options))
+
+
+aopen = twin(open)

@@ -19,7 +19,7 @@ from toroid._drive import BaseTable
 from toroid._errors import GraphError, MissingError
 from toroid._expr import applied
 from toroid._picture import Part, picture
-from toroid._progress import Progress, awaited
+from toroid._progress import Progress, twin
 from toroid._query import EncryptedParts, _array, decrypted
 from toroid._trace import MAX_TABLE_ENTRIES, Graph, entry_of, graph_of, index_of, refuse, where_of
 from toroid._types import Range, failure_of, len_of, range_of
@@ -462,10 +462,6 @@ class GraphProgram:
         chosen = {name: columns.get(name, name) for name in self._ranges}
         return Result(compiled, table.compute(compiled, chosen, (first, end), progress), end - first)
 
-    async def arun(self, table: BaseTable, **options: Any) -> Result:
-        """`run`, to await. Cancelling the task ends the run, as Ctrl-C does."""
-        return await awaited(self.run, table, **options)
-
     def explain(self, table: BaseTable | None = None, *, format: str = "text", **options: Any) -> str:
         """What the program does and costs; further options are those of [GraphProgram.compile][].
 
@@ -487,6 +483,12 @@ class GraphProgram:
     def cost(self, table: BaseTable | None = None, **options: Any) -> Cost:
         """What a row costs, before anything is encrypted; options are those of [GraphProgram.compile][]."""
         return self.compile(table, **options).cost
+
+    asimulate = twin(simulate)
+    acompile = twin(compile)
+    arun = twin(run)
+    aexplain = twin(explain)
+    acost = twin(cost)
 
     def _bind(self, arguments: Sequence[Any], columns: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by the names of the inputs."""

@@ -1,16 +1,21 @@
-"""What long calls show of how far they are."""
+"""What long calls show of how far they are, and their twins that a task awaits."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+from toroid._cancel import cancelled
+from toroid._trace import caller, located
 
 Report = Callable[[str, int, int], object]
 Progress = bool | Report | None
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -43,31 +48,35 @@ def reporter(progress: Progress) -> Report | None:
     return progress
 
 
-class _Cancellable:
-    """Progress of a call that a task awaits. It raises in the call's thread once the task is cancelled: the native module asks `check` time and again."""
+def twin(call: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """The twin of a long call, to await: it takes the same arguments, and runs the call in a thread of its own. Cancelling the task ends the call, and
+    waits for that."""
 
-    def __init__(self, report: Report | None) -> None:
-        self._report = report
-        self.cancelled = threading.Event()
+    @functools.wraps(call)
+    def awaitable(*arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+        # Errors name the line of this call, which no frame of the other thread knows.
+        return _awaited(functools.partial(located, caller(), functools.partial(call, *arguments, **options)))
 
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        self.check()
-        if self._report is not None:
-            self._report(stage, done, total)
-
-    def check(self) -> None:
-        if self.cancelled.is_set():
-            raise asyncio.CancelledError
+    name = call.__name__
+    awaitable.__name__ = f"a{name}"
+    awaitable.__qualname__ = f"{call.__qualname__.removesuffix(name)}a{name}"
+    awaitable.__doc__ = f"`{name}`, to await. Cancelling the task ends the call as Ctrl-C does, and waits for that."
+    return awaitable
 
 
-async def awaited(call: Callable[..., T], *arguments: Any, progress: Progress = None, **options: Any) -> T:
-    """Awaits a long call that takes `progress`. Cancelling the task ends the call as Ctrl-C ends it without a task, and waits for that."""
-    report = _Cancellable(reporter(progress))
-    thread = asyncio.ensure_future(asyncio.to_thread(call, *arguments, progress=report, **options))
+async def _awaited(call: Callable[[], T]) -> T:
+    asked = threading.Event()
+
+    def run() -> T:
+        # The thread has a context of its own.
+        cancelled.set(asked)
+        return call()
+
+    thread = asyncio.ensure_future(asyncio.to_thread(run))
     try:
         return await asyncio.shield(thread)
     except asyncio.CancelledError:
-        report.cancelled.set()
+        asked.set()
         await asyncio.wait([thread])
         if not thread.cancelled():
             # Whatever it was, the task is cancelled.

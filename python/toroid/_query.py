@@ -14,7 +14,7 @@ from toroid import _core
 from toroid._columns import columns_of, numbers_of
 from toroid._errors import MissingError, NoiseError, UntrustedError
 from toroid._expr import Aggregate, Expr, as_expr, col, count, is_condition
-from toroid._progress import Progress, awaited
+from toroid._progress import Progress, twin
 from toroid._rounds import Carried, Compared, CompiledRounds, Key, Network, Rounds, RoundsCost, Words
 from toroid._trace import Graph, Value, caller, index_of, located, refuse, select
 from toroid._types import failure_of
@@ -543,9 +543,11 @@ class Query:
             return ComparedAnswer(other, words, self._table.rows, plan.compared, of_rounds)
         return Answer(None, None, self._table.rows, plan.finish) if other is None else other
 
-    async def arun(self, **options: Any) -> Answer | ComparedAnswer:
-        """`run`, to await. Cancelling the task ends the run, as Ctrl-C does."""
-        return await awaited(self.run, **options)
+    asimulate = twin(simulate)
+    acompile = twin(compile)
+    aexplain = twin(explain)
+    acost = twin(cost)
+    arun = twin(run)
 
     def __repr__(self) -> str:
         parts = [f"table {self._table.name}"]

@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from toroid._errors import DriveError
+from toroid._progress import twin
 
-__all__ = ["ClusterStatus", "DriveStatus", "JobStatus", "ServedStatus", "Status", "status", "watch"]
+__all__ = ["ClusterStatus", "DriveStatus", "JobStatus", "ServedStatus", "Status", "astatus", "status", "watch"]
 
 #: Seconds for an answer of a drive.
 PATIENCE = 5.0
@@ -269,6 +270,9 @@ def status(address: str | int) -> ServedStatus:
         DriveError: It does not answer, or it is no drive.
     """
     return ServedStatus(_asked(_place(address)))
+
+
+astatus = twin(status)
 
 
 def _place(address: str | int) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, SupportsIndex
 import numpy as np
 
 from toroid import _core
+from toroid._cancel import check
 from toroid._errors import GraphError
 from toroid._types import Range, wrap_name
 
@@ -342,6 +343,7 @@ def entry_of(function: Callable[..., Any], arguments: tuple[int, ...]) -> int:
     Raises:
         GraphError: It raises, or gives no integer.
     """
+    check()
     where = where_of(function)
     call = f"{getattr(function, '__name__', 'the function')}({', '.join(map(str, arguments))})"
     try:

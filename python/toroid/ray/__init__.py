@@ -11,7 +11,7 @@ except ImportError as error:
 
 from toroid.ray._cluster import Cluster
 from toroid.ray._places import MissingRows
-from toroid.ray._resume import resume
+from toroid.ray._resume import aresume, resume
 from toroid.ray._table import ShardedTable
 
-__all__ = ["Cluster", "MissingRows", "ShardedTable", "resume"]
+__all__ = ["Cluster", "MissingRows", "ShardedTable", "aresume", "resume"]

@@ -18,11 +18,12 @@ import ray
 
 from toroid import _core
 from toroid._board import Board
+from toroid._cancel import check
 from toroid._columns import EncryptedColumn, EncryptedTable, check_name, examined_tables
 from toroid._drive import as_table
 from toroid._drive import open as open_drive
 from toroid._errors import ClosedError, DriveError, ExistsError, FullError, KeyMismatch, MissingError, OptionError
-from toroid._progress import Progress, reporter
+from toroid._progress import Progress, reporter, twin
 from toroid._status import ClusterStatus
 from toroid.ray._figures import Figures
 from toroid.ray._keeper import Keeper, Pulse, actor, submit
@@ -431,6 +432,18 @@ class Cluster:
         for name in list(self._actors):
             self._stop(name)
 
+    ainstall = twin(install)
+    aupload = twin(upload)
+    atable = twin(table)
+    atables = twin(tables)
+    adelete = twin(delete)
+    ainfo = twin(info)
+    aadd_drive = twin(add_drive)
+    aremove_drive = twin(remove_drive)
+    arebalance = twin(rebalance)
+    aremove_node = twin(remove_node)
+    aclose = twin(close)
+
     def _stop(self, name: str) -> None:
         """Ends an actor, after the call that it is at."""
         held = self._actors.pop(name)
@@ -450,6 +463,7 @@ class Cluster:
         """What a call gave, or the error that it ended with."""
         try:
             while True:
+                check()
                 try:
                     answer = ray.get(call, timeout=LOOK)
                     if (pulse := self._pulses.get(location)) is not None:
@@ -473,6 +487,7 @@ class Cluster:
 
     def _wait(self, calls: Sequence[Any]) -> list[Any]:
         """Calls that have ended; none if none has for a while."""
+        check()
         ready, _ = ray.wait(list(calls), num_returns=1, timeout=LOOK)
         return list(ready)
 
@@ -523,6 +538,12 @@ class Cluster:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        await self.aclose()
 
     def __repr__(self) -> str:
         return f"<Cluster: {', '.join(self.locations)}>"

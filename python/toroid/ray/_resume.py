@@ -8,7 +8,7 @@ from typing import Any
 
 from toroid._errors import MissingError, OptionError
 from toroid._program import Compiled, Result
-from toroid._progress import Progress
+from toroid._progress import Progress, twin
 from toroid._query import Answer, Finish
 from toroid.ray._cluster import Cluster
 from toroid.ray._job import Job
@@ -53,3 +53,6 @@ def resume(
             own.close()
     count = rows[1] - rows[0]
     return Result(compiled, encrypted, count) if finish is None else Answer(compiled, encrypted, count, finish)
+
+
+aresume = twin(resume)

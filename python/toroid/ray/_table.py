@@ -16,7 +16,7 @@ from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn
 from toroid._drive import BaseTable
 from toroid._errors import DriveError, RowsError
 from toroid._program import Compiled
-from toroid._progress import Progress, reporter
+from toroid._progress import Progress, reporter, twin
 from toroid._query import EncryptedParts, Finish
 from toroid._trace import index_of
 from toroid.ray._compare import Comparison
@@ -253,6 +253,9 @@ class ShardedTable(BaseTable):
         """The same table with some of its columns."""
         chosen = {name: self.columns[name] for name in names}
         return ShardedTable(self.cluster, self.name, chosen, self._upload, self._cells, self._silent, self._settings)
+
+    aappend = twin(append)
+    adownload = twin(download)
 
     def _rows_of(self, cell: Cell, rows: Rows, reasons: dict[str, str]) -> EncryptedTable | None:
         """Rows of the first drive that gives them; none, and the reasons, if none does."""
