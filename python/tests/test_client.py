@@ -323,3 +323,29 @@ def test_progress_is_shown(client: toroid.Client, capsys: pytest.CaptureFixture[
     assert f"encrypt: {digits} of {digits} (100 %)" in capsys.readouterr().err
     with pytest.raises(TypeError, match="callable"):
         client.encrypt([1], progress=3)  # type: ignore[arg-type]
+
+
+def test_progress_of_a_table_is_that_of_all_its_digits(client: toroid.Client) -> None:
+    steps: list[tuple[str, int, int]] = []
+
+    def taken() -> list[tuple[str, int, int]]:
+        found, steps[:] = steps[:], []
+        return found
+
+    def note(*step: Any) -> None:
+        steps.append(step)
+
+    with toroid.open() as drive:
+        wide = client.encrypt({"a": [2**40, 1], "b": [3, 4]}, {"b": "u32"})
+        table = drive.upload("t", wide, progress=note)
+        found = [taken()]
+        table.append(wide, progress=note)
+        found.append(taken())
+        table.download(progress=note)
+        found.append(taken())
+    for each in found:
+        (total,) = {total for _, _, total in each}
+        done = [done for _, done, _ in each]
+        assert done == sorted(done)
+        assert done[-1] == total
+        assert done.count(total) == 1

@@ -20,7 +20,7 @@ from toroid._client import Client
 from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn, check_name, examined_tables, stored_names, stored_tables, stored_version
 from toroid._errors import Error, ExistsError, FileError, FullError, KeyMismatch, MissingError, OptionError, RowsError
 from toroid._expr import Aggregate, Expr
-from toroid._progress import Progress, reporter, twin
+from toroid._progress import Progress, in_turn, reporter, twin
 from toroid._query import EncryptedParts, Finish, Query
 from toroid._rounds import Stored
 
@@ -177,9 +177,9 @@ class Table(BaseTable):
         for name, column in self.columns.items():
             if column.rows != self.rows:
                 raise RowsError(f"column {name} has more rows than the others, since an append ended early: upload the table again with replace=True")
-        for name, column in self.columns.items():
-            for stored, rows in zip(column.names, added[name].digits, strict=True):
-                self.drive.core.append(stored, rows, reporter(progress))
+        digits = [digit for name, column in self.columns.items() for digit in zip(column.names, added[name].digits, strict=True)]
+        for (stored, rows), report in zip(digits, in_turn(progress, len(digits)), strict=True):
+            self.drive.core.append(stored, rows, report)
         self.columns = self.drive.table(self.name).columns
 
     def download(self, rows: tuple[int, int] | None = None, progress: Progress = None) -> EncryptedTable:
@@ -189,10 +189,10 @@ class Table(BaseTable):
             RowsError: The table does not have them.
         """
         chosen = self.chosen(rows)
-        report = reporter(progress)
+        reports = in_turn(progress, sum(len(column.names) for column in self.columns.values()))
         return EncryptedTable(
             {
-                name: EncryptedColumn(column.layout, tuple(self.drive.core.get_column(stored, chosen, report) for stored in column.names))
+                name: EncryptedColumn(column.layout, tuple(self.drive.core.get_column(stored, chosen, next(reports)) for stored in column.names))
                 for name, column in self.columns.items()
             }
         )
@@ -264,9 +264,9 @@ class Drive:
         put: list[str] = []
         try:
             # The first place comes last: with it the table is there.
-            for stored, rows in reversed(digits):
+            for (stored, rows), report in zip(reversed(digits), in_turn(progress, len(digits)), strict=True):
                 put.append(stored)
-                self.core.put_column(stored, rows, False, key_id, reporter(progress))
+                self.core.put_column(stored, rows, False, key_id, report)
         except BaseException as error:
             for stored in reversed(put):
                 # What failed may have left nothing, or the drive may no longer be there.

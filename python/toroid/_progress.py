@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import html
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, ParamSpec, TypeVar
 
+from toroid import _notebook
 from toroid._cancel import cancelled
+from toroid._notebook import Output
 from toroid._trace import caller, located
 
 Report = Callable[[str, int, int], object]
@@ -20,11 +23,13 @@ T = TypeVar("T")
 
 
 class _Line:
-    """One line that is written over, on the terminal or in a notebook's output."""
+    """One line for each stage, which is written over on a terminal; a bar in a notebook."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
         self._shown = 0.0
+        self._is_notebook = _notebook.is_there()
+        self._output = Output()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
@@ -33,12 +38,17 @@ class _Line:
             return
         self._shown = now
         share = 100 * done // total if total else 100
-        end = "\n" if is_last else ""
-        print(f"\r{stage}: {done} of {total} ({share} %), {now - self._started:.1f} s", end=end, file=sys.stderr, flush=True)
+        text = f"{stage}: {done} of {total} ({share} %), {now - self._started:.1f} s"
+        if not self._is_notebook:
+            print(f"\r{text}", end="\n" if is_last else "", file=sys.stderr, flush=True)
+            return
+        self._output.show(f'<progress value="{share}" max="100"></progress> {html.escape(text)}')
+        if is_last:
+            self._output = Output()
 
 
 def reporter(progress: Progress) -> Report | None:
-    """The callable for an argument `progress`: True shows a line, a callable is called with the stage, the steps done and the steps in total."""
+    """The callable for an argument `progress`: True shows a line, or a bar in a notebook, a callable is called with the stage, the steps done and the steps in total."""
     if progress is True:
         return _Line()
     if progress is None or progress is False:
@@ -46,6 +56,17 @@ def reporter(progress: Progress) -> Report | None:
     if not callable(progress):
         raise TypeError(f"progress is a {type(progress).__name__}; expected True, False or a callable of (stage, done, total)")
     return progress
+
+
+def in_turn(progress: Progress, calls: int) -> Iterator[Report | None]:
+    """The callables for so many calls of as many steps, one after the other: together they count as one."""
+    report = reporter(progress)
+    for call in range(calls):
+        yield None if report is None else functools.partial(_in_turn, report, call, calls)
+
+
+def _in_turn(report: Report, call: int, calls: int, stage: str, done: int, total: int) -> None:
+    report(stage, call * total + done, calls * total)
 
 
 def twin(call: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import http.client
-import importlib
 import json
 import sys
 import time
@@ -14,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
+from toroid import _notebook
 from toroid._errors import DriveError
+from toroid._notebook import Output
 from toroid._progress import twin
 
 __all__ = ["ClusterStatus", "DriveStatus", "JobStatus", "ServedStatus", "Status", "astatus", "status", "watch"]
@@ -302,21 +303,12 @@ class _Display:
     """Where a status is shown again and again: a terminal, a notebook's output, or plain lines."""
 
     def __init__(self) -> None:
-        notebook = sys.modules.get("IPython")
-        shell = notebook.get_ipython() if notebook is not None else None
-        self._handle: Any = None
-        # A notebook has a front end that updates outputs; IPython in a terminal has none.
-        self._is_notebook = shell is not None and hasattr(shell, "kernel")
+        self._output = Output() if _notebook.is_there() else None
         self._is_terminal = sys.stdout.isatty()
 
     def show(self, text: str, table: str) -> None:
-        if self._is_notebook:
-            # No dependency of the package: it is there in a notebook.
-            shown: Any = importlib.import_module("IPython.display")
-            if self._handle is None:
-                self._handle = shown.display(shown.HTML(table), display_id=True)
-            else:
-                self._handle.update(shown.HTML(table))
+        if self._output is not None:
+            self._output.show(table)
             return
         # Clears the screen from its first line on.
         start = "\x1b[H\x1b[J" if self._is_terminal else ""
