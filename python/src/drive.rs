@@ -294,7 +294,15 @@ impl Drive {
         let place: Location = location
             .parse()
             .map_err(|error| Failure::new("OptionError", format!("{location}: {error}")))?;
-        let inner = work::run(py, None, || {}, |_| Ok(options.open(place)?))?;
+        let inner = work::run(
+            py,
+            None,
+            || {},
+            |progress| {
+                let options = options.cancel(progress.cancel_token().clone());
+                Ok(options.open(place)?)
+            },
+        )?;
         Ok(Drive::of(location, inner))
     }
 
