@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ LETTERS = 4000
 
 
 class Expr:
-    """A value of every row, of the columns of a table: `col("salary") // 100`. It takes the operations of [Value][toroid.Value]."""
+    """A value of every row, of the columns of a table: `col("salary") // 100`. It takes the operations of [Value][toroid.Value], and can be pickled."""
 
     __hash__ = None  # type: ignore[assignment]
     __array_ufunc__ = None
@@ -39,7 +40,14 @@ class Expr:
     def of(self, values: Mapping[str, Value]) -> Any:
         """The value, of those of the columns. What is wrong with it names the line that the expression was written on."""
         found: dict[int, Any] = {}
-        # An expression may be nested deeper than calls of Python may be, such as one that a loop makes.
+        for expression in self._all():
+            arguments = [found[id(part)] for part in expression._parts] or [values]
+            found[id(expression)] = located(expression._place, expression._apply, *arguments)
+        return found[id(self)]
+
+    def _all(self) -> Iterator[Expr]:
+        """All parts, each once and behind its own parts. An expression may be nested deeper than calls of Python may be, such as one that a loop makes."""
+        found: set[int] = set()
         waiting = [self]
         while waiting:
             expression = waiting[-1]
@@ -49,9 +57,17 @@ class Expr:
                 continue
             waiting.pop()
             if id(expression) not in found:
-                arguments = [found[id(part)] for part in expression._parts] or [values]
-                found[id(expression)] = located(expression._place, expression._apply, *arguments)
-        return found[id(self)]
+                found.add(id(expression))
+                yield expression
+
+    def __reduce__(self) -> tuple[Callable[..., Expr], tuple[Any, ...]]:
+        numbers: dict[int, int] = {}
+        parts = []
+        for expression in self._all():
+            numbers[id(expression)] = len(numbers)
+            own = tuple(numbers[id(part)] for part in expression._parts)
+            parts.append((expression._apply, expression._written, own, None if own else dict(expression._columns), expression._place))
+        return _of_parts, (tuple(parts),)
 
     @property
     def columns(self) -> Mapping[str, Place]:
@@ -83,15 +99,16 @@ class Expr:
         return "".join(shown) + ("…" if waiting else "")
 
     def table(self, function: Callable[[int], int]) -> Expr:
-        """A Python function of the value, as [Value.table][toroid.Value.table] has it."""
-        return Expr(lambda value: value.table(function), f"{getattr(function, '__name__', 'function')}({{}})", (self,))
+        """A Python function of the value, as [Value.table][toroid.Value.table] has it. A pickle of the expression has the function as pickles have
+        functions, by its module and name: a `@toroid.table` goes without them."""
+        return Expr(functools.partial(_looked_up, function), f"{getattr(function, '__name__', 'function')}({{}})", (self,))
 
     def isin(self, numbers: Iterable[int]) -> Expr:
         """Whether the value is one of several numbers: 1 or 0, by one table."""
         if not isinstance(numbers, Iterable):
             raise TypeError(f"isin takes several numbers, such as [1, 2], not {type(numbers).__name__}")
         wanted = frozenset(index_of(number) for number in numbers)
-        return Expr(lambda value: value.table(lambda number: int(number in wanted)), "isin({})", (self,))
+        return Expr(functools.partial(_looked_up, functools.partial(_is_in, wanted)), "isin({})", (self,))
 
     def sum(self) -> Aggregate:
         """The sum over the rows."""
@@ -201,7 +218,7 @@ class Expr:
 
     def __invert__(self) -> Expr:
         """The rows for which a condition does not hold; of other numbers all bits are inverted, as `~x` is -x - 1 elsewhere."""
-        return Expr(lambda value: 1 - value if is_condition(value) else ~value, "~{}", (self,))
+        return Expr(_inverted, "~{}", (self,))
 
     def __abs__(self) -> Expr:
         return Expr(abs, "abs({})", (self,))
@@ -252,7 +269,7 @@ def as_expr(value: object) -> Expr:
     """An expression, or a number that everybody knows as one."""
     if isinstance(value, Expr):
         return value
-    return Expr(lambda _: value, str(value))
+    return Expr(functools.partial(_known, value), str(value))
 
 
 def applied(function: Callable[..., Any], name: str, arguments: tuple[Any, ...]) -> Expr | None:
@@ -261,3 +278,32 @@ def applied(function: Callable[..., Any], name: str, arguments: tuple[Any, ...])
         return None
     parts = tuple(as_expr(argument) for argument in arguments)
     return Expr(function, f"{name}({', '.join(['{}'] * len(parts))})", parts)
+
+
+def _of_parts(parts: Iterable[tuple[Callable[..., Any], str, tuple[int, ...], Mapping[str, Place] | None, Place]]) -> Expr:
+    """The last of expressions that are each made of some of those before."""
+    made: list[Expr] = []
+    for apply, written, numbers, columns, place in parts:
+        expression = Expr(apply, written, tuple(made[number] for number in numbers), columns)
+        expression._place = place
+        made.append(expression)
+    return made[-1]
+
+
+# What expressions apply has names, so that it can be pickled.
+
+
+def _known(number: object, _values: Mapping[str, Value]) -> object:
+    return number
+
+
+def _looked_up(function: Callable[[int], int], value: Value) -> Value:
+    return value.table(function)
+
+
+def _is_in(numbers: frozenset[int], number: int) -> int:
+    return int(number in numbers)
+
+
+def _inverted(value: Any) -> Any:
+    return 1 - value if is_condition(value) else ~value

@@ -21,7 +21,7 @@ from toroid._expr import applied
 from toroid._picture import Part, picture
 from toroid._progress import Progress, twin
 from toroid._query import EncryptedParts, _array, decrypted
-from toroid._trace import MAX_TABLE_ENTRIES, Graph, entry_of, graph_of, index_of, refuse, where_of
+from toroid._trace import MAX_TABLE_ENTRIES, Graph, check_within, entry_of, graph_of, index_of, where_of
 from toroid._types import Range, failure_of, len_of, range_of
 
 
@@ -129,12 +129,7 @@ class Table:
         for (name, numbers), argument in zip(self._ranges.items(), arguments, strict=True):
             value = graph.value(argument)
             found = value.interval
-            if found.low < numbers.low or found.high > numbers.high:
-                refuse(
-                    f"argument `{name}` of {self.__name__} is {numbers}, and the value lies in {found}",
-                    interval=str(found),
-                    help="widen the argument's type, or narrow the value by toroid.wrap, minimum or maximum",
-                )
+            check_within(f"argument `{name}` of {self.__name__}", found, numbers)
             values.append((value, numbers, found))
         # The table of the values that the arguments can have.
         places = [range(found.low - numbers.low, found.high - numbers.low + 1) for _, numbers, found in values]
@@ -490,6 +485,26 @@ class GraphProgram:
     aexplain = twin(explain)
     acost = twin(cost)
 
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Within another program: its operations become part of that. Of expressions of columns: an expression. Of plain numbers:
+        [GraphProgram.simulate][].
+
+        Raises:
+            GraphError: A value may lie outside the type of its argument.
+        """
+        operands = (*arguments, *named.values())
+        name = getattr(self, "__name__", "program")
+        if (expression := applied(functools.partial(_called, self, len(arguments), tuple(named)), name, operands)) is not None:
+            return expression
+        graph = graph_of(operands)
+        return self.simulate(*arguments, **named) if graph is None else self._within(graph, arguments, named)
+
+    def _within(self, graph: Graph, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """The results as values of another graph."""
+        values = {name: graph.value(argument) for name, argument in self._bind(arguments, named).items()}
+        outputs = graph.include(self._text, values)
+        return outputs["result"] if self._outputs == ["result"] else outputs
+
     def _bind(self, arguments: Sequence[Any], columns: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by the names of the inputs."""
         parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self._ranges]
@@ -498,6 +513,11 @@ class GraphProgram:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {numbers}" for name, numbers in self._ranges.items())
         return f"<{type(self).__name__}({inputs})>"
+
+
+def _called(program: GraphProgram, count: int, names: Sequence[str], *operands: Any) -> Any:
+    """A program of so many arguments by their places, and others by their names."""
+    return program(*operands[:count], **dict(zip(names, operands[count:], strict=True)))
 
 
 class Program(GraphProgram):
@@ -548,16 +568,7 @@ class Program(GraphProgram):
                 raise GraphError(f"{where}: `{name}` cannot name an output: names are ASCII identifiers", line=where)
         return named
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Within another program: the function's operations become part of it. Of plain numbers: [GraphProgram.simulate][]."""
-
-        def call(*operands: Any) -> Any:
-            return self(*operands[: len(arguments)], **dict(zip(named, operands[len(arguments) :], strict=True)))
-
-        if (expression := applied(call, self._function.__name__, (*arguments, *named.values()))) is not None:
-            return expression
-        if graph_of([*arguments, *named.values()]) is None:
-            return self.simulate(*arguments, **named)
+    def _within(self, graph: Graph, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
         return self._function(*arguments, **named)
 
     def __reduce__(self) -> str | tuple[type[GraphProgram], tuple[Any, ...]]:

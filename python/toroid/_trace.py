@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
@@ -13,7 +15,7 @@ import numpy as np
 from toroid import _core
 from toroid._cancel import check
 from toroid._errors import GraphError
-from toroid._types import Range, wrap_name
+from toroid._types import Range, range_of, wrap_name
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -101,6 +103,53 @@ class Graph:
             return operand
         return self.constant(_integer(operand))
 
+    def include(self, text: str, arguments: Mapping[str, Value]) -> dict[str, Value]:
+        """Writes down the statements of another graph, with values of this one in the place of its inputs, and gives its outputs by their names. The
+        statements keep the lines that they were made from.
+
+        Raises:
+            GraphError: A value may lie outside the interval of its input, or a statement is none.
+        """
+        names: dict[str, str] = {}
+        outputs: dict[str, Value] = {}
+        for line in text.splitlines():
+            if not line.partition("#")[0].strip():
+                continue
+            match = _STATEMENT.fullmatch(line)
+            if match is None:
+                refuse(f"`{line}` is no statement of a graph")
+            name, written = match["name"], match["expression"]
+            if match["kind"] == "input":
+                low, high = (int(bound.replace(" ", "")) for bound in written.split(".."))
+                check_within(f"input `{name}` of the program", arguments[name].interval, Range(low, high))
+                names[name] = arguments[name]._name
+            elif match["kind"] == "output":
+                outputs[name] = Value(self, names[written]) if written in names else self.constant(int(written.replace(" ", "")))
+            else:
+                table = _TABLE.fullmatch(written)
+                expression = _renamed(written, names) if table is None else self._part_of_table(text, table, names)
+                if match["file"] is None:
+                    made = self.record(expression)
+                else:
+                    file = re.sub(r"\\(.)", r"\1", match["file"])
+                    made = located((file, int(match["line"])), self.record, expression)
+                names[name] = made._name
+        return outputs
+
+    def _part_of_table(self, text: str, table: re.Match[str], names: Mapping[str, str]) -> str:
+        """The table of another graph for the values that its operands can have in this one."""
+        operands = [operand for operand in (table["first"], table["second"]) if operand is not None]
+        entries = [int(entry.replace(" ", "")) for entry in table["entries"].split(",")]
+        places, rows = [], 1
+        for operand in operands:
+            before = Range(*_core.interval(text, operand))
+            now = Value(self, names[operand]).interval
+            check_within(f"value `{operand}` of the program", now, before)
+            places.append(range(now.low - before.low, now.high - before.low + 1))
+            rows = before.high - before.low + 1
+        chosen = places[0] if len(places) == 1 else [first * rows + second for first in places[0] for second in places[1]]
+        return f"table({', '.join(names[operand] for operand in operands)}, [{', '.join(str(entries[place]) for place in chosen)}])"
+
     def sum(self, value: Value) -> Value:
         """The sum of all rows of a column; it can only be an output."""
         return self.record(f"sum({self.value(value)._name})")
@@ -122,6 +171,35 @@ class Graph:
         file, line = caller()
         file = "".join(letter for letter in file if letter.isprintable() and letter not in '"\\')
         self._lines.append(f'{statement} @ "{file}":{line}')
+
+
+#: A statement of the text form, with the place that it was made from.
+_STATEMENT = re.compile(
+    r"""\s*(?:(?P<kind>input|output)\s+)?(?P<name>\w+)\s*[:=]\s*(?P<expression>[^@#]*?)\s*"""
+    r"""(?:@\s*"(?P<file>(?:[^"\\]|\\.)*)"\s*:\s*(?P<line>\d+)\s*)?(?:\#.*)?"""
+)
+_TABLE = re.compile(r"table\s*\(\s*(?P<first>[A-Za-z_]\w*)\s*,\s*(?:(?P<second>[A-Za-z_]\w*)\s*,\s*)?\[(?P<entries>[^\]]*)\]\s*\)")
+_WRAP = re.compile(r"(?P<operand>wrap\s*\(.*),(?P<type>[^,]*)")
+#: A name, of no function.
+_NAME = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\()")
+
+
+def _renamed(expression: str, names: Mapping[str, str]) -> str:
+    """An expression of the text form, with other names of its values."""
+    wrapped = _WRAP.fullmatch(expression)
+    if wrapped is not None:
+        return f"{_renamed(wrapped['operand'], names)},{wrapped['type']}"
+    return _NAME.sub(lambda match: names.get(match[0], match[0]), expression)
+
+
+def check_within(what: str, found: Range, numbers: Range) -> None:
+    """Refuses a value that may lie outside an interval."""
+    if found.low < numbers.low or found.high > numbers.high:
+        refuse(
+            f"{what} is {numbers}, and the value lies in {found}",
+            interval=str(found),
+            help="widen the argument's type, or narrow the value by toroid.wrap, minimum or maximum",
+        )
 
 
 def _integer(operand: object) -> int:
@@ -374,7 +452,7 @@ def _of_expressions(function: Callable[..., Any], name: str, operands: Iterable[
 
 
 def _of_several(name: str, plain: Callable[..., int], operands: tuple[Value | int, ...]) -> Any:
-    if (expression := _of_expressions(lambda *values: _of_several(name, plain, values), name, operands)) is not None:
+    if (expression := _of_expressions(functools.partial(_several, name, plain), name, operands)) is not None:
         return expression
     graph = graph_of(operands)
     if graph is None:
@@ -385,6 +463,10 @@ def _of_several(name: str, plain: Callable[..., int], operands: tuple[Value | in
     for operand in operands[1:]:
         result = graph.record(f"{name}({result._name}, {graph.value(operand)._name})")
     return result
+
+
+def _several(name: str, plain: Callable[..., int], *operands: Value | int) -> Any:
+    return _of_several(name, plain, operands)
 
 
 def minimum(*operands: Value | int) -> Any:
@@ -417,7 +499,7 @@ def wrap(value: Value | int, numbers: Any) -> Any:
         ValueError: The type is not one of whole bits.
     """
     width = wrap_name(numbers)
-    if (expression := _of_expressions(lambda operand: wrap(operand, numbers), f"wrap_{width}", (value,))) is not None:
+    if (expression := _of_expressions(functools.partial(wrap, numbers=range_of(numbers)), f"wrap_{width}", (value,))) is not None:
         return expression
     if isinstance(value, Value):
         return value._graph.record(f"wrap({value._name}, {width})")
@@ -434,7 +516,7 @@ def dot(values: Iterable[Value | int], weights: Iterable[int]) -> Any:
     """
     pairs = list(zip(values, weights, strict=True))
     known = [weight for _, weight in pairs]
-    if (expression := _of_expressions(lambda *operands: dot(operands, known), "dot", (value for value, _ in pairs))) is not None:
+    if (expression := _of_expressions(functools.partial(_weighted, known), "dot", (value for value, _ in pairs))) is not None:
         return expression
     graph = graph_of(value for value, _ in pairs)
     if graph is None:
@@ -453,6 +535,10 @@ def dot(values: Iterable[Value | int], weights: Iterable[int]) -> Any:
     if constant:
         text += f" {'-' if constant < 0 else '+'} {abs(constant)}"
     return graph.record(text[3:] if text.startswith(" + ") else "-" + text[3:])
+
+
+def _weighted(weights: Sequence[int], *values: Value | int) -> Any:
+    return dot(values, weights)
 
 
 def matmul(weights: Iterable[Iterable[int]], values: Sequence[Value | int]) -> list[Any]:
