@@ -8,11 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use toroid_client::blob::BlobError;
-use toroid_client::columns::{ColumnError, EncryptedRows, MapPlan, MapReport, MapRequest, Way};
+use toroid_client::columns::{
+    ColumnError, EncryptedRows, MapPlan, MapReport, MapRequest, Reason, Route, Way,
+};
 use toroid_client::prelude::*;
-use toroid_client::session::SessionError;
-use toroid_drive::image::FormatOptions;
+use toroid_client::session::{Session, SessionError};
+use toroid_drive::image::{FormatOptions, Image};
+use toroid_drive::{Computational, ComputationalConfig, DriveConfig};
+use toroid_engine::backend::cpu::CpuBackend;
+use toroid_nvme::Controller;
+use toroid_rns::ring_set::TINY_RING;
 use toroid_task::{CancelToken, Progress};
+use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::params::{ParamSet, TINY_WOPBS};
 
@@ -478,4 +485,60 @@ fn runs_of_one_session_leave_each_other_alone() {
     let functions = blobs.iter().filter(|blob| blob.name.starts_with("tv:"));
     assert_eq!(functions.count(), 0, "{blobs:?}");
     drive.close().unwrap();
+}
+
+/// Ciphertexts of a ring have no smaller units. Where they have no room with their result, the plan says so, and rows go sample by sample.
+#[test]
+fn ciphertexts_without_room_are_never_chosen() {
+    const CASE: Case = Case {
+        body: "homadd x, y\nbootstrap f, x",
+        meaning: |x, y| x.iter().zip(y).map(|(x, y)| f(x + y)).collect(),
+    };
+    let place = Place::new(&TINY_WOPBS, 52);
+    let none = Progress::none();
+    let drive = place.open("drive.img");
+    let session = drive.session();
+    let ring = session.generate_ring_key(0, &place.client, &TINY_RING, &none);
+    drive.wait(ring).unwrap();
+    let conversion = session.generate_conversion_key(0, &place.client, &TINY_RING, &none);
+    drive.wait(conversion).unwrap();
+    drive.close().unwrap();
+
+    let image = Image::open(&place.folder.path().join("drive.img")).unwrap();
+    let backend = Arc::new(CpuBackend::new(ArithmeticKind::Fft));
+    let drive = toroid_drive::Drive::open(image, DriveConfig::new(backend)).unwrap();
+    let drive = Arc::new(drive);
+    // Two pages for each of 16 programs.
+    let mut config = ComputationalConfig::default();
+    config.memories[0].1 = 16 * 2 * 4096;
+    let inner = Arc::clone(&drive) as Arc<dyn Controller>;
+    let attached = Computational::new(config)
+        .and_then(|computational| computational.attach(inner, drive.own_controller()));
+    let controller = Arc::new(attached.unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_time().build().unwrap();
+    let session = runtime.block_on(Session::open(controller, 1)).unwrap();
+    let plan = |way: Way| {
+        with(&CASE, "o", None, |request| {
+            let request = MapRequest {
+                way,
+                ..request.clone()
+            };
+            runtime.block_on(session.plan_map(&request))
+        })
+    };
+    let Err(SessionError::Column { source, .. }) = plan(Way::Ring) else {
+        panic!("two columns and their result fit two pages");
+    };
+    assert!(matches!(
+        source,
+        ColumnError::Memory {
+            needed: 12288,
+            room: 8192,
+            ..
+        }
+    ));
+    let chosen = plan(Way::Auto).unwrap();
+    assert_eq!(chosen.route, Route::Samples);
+    assert_eq!(chosen.reason, Reason::NoOther(source.to_string()));
 }

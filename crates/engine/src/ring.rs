@@ -400,6 +400,13 @@ impl RingForecast<'_> {
                 Operation::Sum(a, group) => {
                     let (rows, most) = (plan.values[a].rows, self.set.rows() as u64 >> of(&a));
                     let groups = group.is_power_of_two() && rows.is_multiple_of(group);
+                    if group > most && of(&a) > 0 {
+                        let what = format!(
+                            "sums of {group} of {rows} rows, which stand in {} pieces of at most {most}; no sum goes beyond a piece",
+                            1 << of(&a)
+                        );
+                        return Err(self.refused(None, what));
+                    }
                     if group > most || !(groups || group == rows) {
                         let what = format!(
                             "sums of {group} of {rows} rows; ring columns have sums of all rows of a ciphertext, and of groups of 2, 4, 8, ... rows of which none is short"

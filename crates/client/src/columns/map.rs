@@ -1247,10 +1247,19 @@ fn noise_of_share(params: &ParamSet, noise: &Noise, share: f64) -> Noise {
     Noise::stored(params, noise.variance() * share, failure, true)
 }
 
-/// Why there is no way, without the name of a column.
+/// Why there is no way.
 fn why(error: &SessionError) -> String {
     match error {
-        SessionError::Column { source, .. } => source.to_string(),
+        // Whatever the column.
+        SessionError::Column {
+            source:
+                source @ (ColumnError::ConversionKey(_)
+                | ColumnError::NoConversion
+                | ColumnError::Program(_)
+                | ColumnError::Memory { .. }),
+            ..
+        } => source.to_string(),
+        SessionError::Column { name, source } => format!("column {name}: {source}"),
         error => error.to_string(),
     }
 }

@@ -13,17 +13,17 @@ use toroid_rns::modulus_switch::pair_variance;
 use toroid_rns::ring_set::RingSet;
 use toroid_rns::stored::{Layout, StoredColumn as Ciphertext};
 use toroid_task::Progress;
-use toroid_tfhe::column::{ColumnForm, rows_per_chunk};
+use toroid_tfhe::column::{ColumnForm, column_bytes, rows_per_chunk};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::noise::Noise;
 
 use super::{RingColumn, RingRowFacts, RingRows};
 use crate::blob::BlobError;
-use crate::columns::executor::Executor;
+use crate::columns::executor::{Executor, Limits};
 use crate::columns::head::{Run, damaged, set_of};
 use crate::columns::map::{Filling, MapPlan, MapRequest, Route, Shape, Tables, shape};
 use crate::columns::rows::{EncryptedRows, RowFacts};
-use crate::columns::stored::StoredColumn;
+use crate::columns::stored::{StoredColumn, bytes_of_segments};
 use crate::columns::way::{Reason, RowForm};
 use crate::columns::{ColumnError, JobRecord, mismatch, of};
 use crate::ledger::Origin;
@@ -141,6 +141,41 @@ impl RingJob<'_> {
         }
     }
 
+    /// Refuses ciphertexts that have no room in the drive's memory with their result.
+    fn check_room(&self, limits: Limits) -> Result<(), ColumnError> {
+        let set = self.result.set;
+        let mut first = 0;
+        for unit in &self.units {
+            let rows = unit.rows.len() as u64;
+            let mut needed = Executor::bytes_for(match self.plan.form {
+                RowForm::Samples => {
+                    column_bytes(self.plan.params, ColumnForm::Packed, unit.made.into())?
+                }
+                RowForm::Ring => computed_bytes(set, unit.made as usize),
+            });
+            for (_, source) in &self.inputs {
+                needed += Executor::bytes_for(match source {
+                    Source::Ring(column) if unit.is_whole => {
+                        let place = column.head.places.get(unit.number);
+                        place.map_or(0, |place| place.bytes.into())
+                    }
+                    Source::Ring(_) => computed_bytes(set, unit.rows.len()),
+                    Source::Samples(column, start) => {
+                        let from = start + first;
+                        let segments = column.slice(from..from + rows).unwrap_or_default();
+                        bytes_of_segments(column.head.facts.params, &segments)
+                    }
+                });
+            }
+            if needed > limits.bytes {
+                let room = limits.bytes;
+                return Err(ColumnError::Memory { rows, needed, room });
+            }
+            first += rows;
+        }
+        Ok(())
+    }
+
     /// The rows of a unit, of the bytes of its ciphertext.
     fn part(&self, bytes: Vec<u8>, unit: &Unit) -> Result<Vec<u8>, ColumnError> {
         if unit.is_whole {
@@ -209,6 +244,7 @@ struct Parts {
     units: Vec<Unit>,
     known: BTreeMap<VrNumber, RingFacts>,
     form: RowForm,
+    limits: Option<Limits>,
     hash: Sha256,
 }
 
@@ -217,6 +253,11 @@ fn form_of(form: RowForm) -> RingForm {
         RowForm::Samples => RingForm::Samples,
         RowForm::Ring => RingForm::Column,
     }
+}
+
+/// Bytes of a ciphertext of so many rows that a drive has made.
+fn computed_bytes(set: &RingSet, rows: usize) -> u64 {
+    Ciphertext::computed_bytes(set.params(), set.computed_width, rows) as u64
 }
 
 /// What a run does: results in samples are others than those that stay in the ring.
@@ -237,10 +278,11 @@ fn check_chunks(column: &StoredColumn, rows: Range<u64>) -> Result<(), SessionEr
     for (place, segment) in segments.iter().enumerate() {
         let is_whole = segment.rows == full || place == last;
         if segment.first != 0 || !is_whole || segment.form == ColumnForm::Expanded {
-            let expected = format!("a multiple of {full}, but for the last, from whole chunks");
-            let found = format!("{} {}", segment.rows, segment.form);
+            let (from, to) = (segment.first, segment.first + segment.rows);
+            let expected = format!("whole chunks of {full}, but for the last");
+            let found = format!("{from}..{to} of a {} one", segment.form);
             return Err(of(&column.name)(mismatch(
-                "the number of rows that stand together",
+                "the rows of a chunk that go along",
                 expected,
                 found,
             )));
@@ -269,12 +311,24 @@ impl Session {
         };
         self.check_column_key(first.key_id(), column.head.facts.tag)
             .map_err(of(&column.name))?;
-        self.limits_for(request, inputs.len()).await?;
+        let limits = self.limits_for(request, inputs.len()).await?;
         if let Some(name) = samples {
             let (ring, found) = ("a ring column like the others", "a column of samples");
             return Err(of(name)(mismatch("its form", ring, found)));
         }
         let (facts, key_id) = (column.head.facts, first.key_id());
+        let form = request.form.unwrap_or(RowForm::Ring);
+        if form == RowForm::Samples {
+            let at = |error: ColumnError| of(request.output)(error);
+            let ring = self.ring_of_conversion(key_id).map_err(at)?;
+            if ring != facts.set {
+                let what = "the ring of the conversion key";
+                return Err(at(mismatch(what, facts.set.name, ring.name)));
+            }
+            if limits.is_some_and(|limits| !limits.converts) {
+                return Err(at(ColumnError::NoConversion));
+            }
+        }
         let rows_of = |column: &RingColumn| -> Vec<u32> {
             let places = column.head.places.iter();
             places.map(|place| place.rows).collect()
@@ -315,7 +369,6 @@ impl Session {
         let units = Unit::of(&rows, &wanted);
         let is_whole = units.iter().all(|unit| unit.is_whole);
         let tables = self.tables(facts.params, key_id, request.program)?;
-        let form = request.form.unwrap_or(RowForm::Ring);
         let mut hash = Sha256::new();
         hash.update(b"toroid ring map 2");
         hash_program(&mut hash, &tables.program, form);
@@ -380,6 +433,7 @@ impl Session {
             units,
             known,
             form,
+            limits,
             hash,
         };
         let reason = Reason::RingColumns;
@@ -485,6 +539,7 @@ impl Session {
             units,
             known,
             form,
+            limits,
             hash,
         };
         if reason == Reason::Times {
@@ -578,6 +633,7 @@ impl Session {
             tables,
             mut units,
             form,
+            limits,
             hash,
             ..
         } = parts;
@@ -664,6 +720,9 @@ impl Session {
             RowForm::Samples => self.done_of(request, &job.digest, job.plan.rows).await?,
             RowForm::Ring => self.done_of_ring(request, &job.digest).await?,
         };
+        if let Some(limits) = limits.filter(|_| !job.plan.complete) {
+            job.check_room(limits).map_err(at)?;
+        }
         Ok(job)
     }
 
