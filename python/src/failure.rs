@@ -117,7 +117,7 @@ fn class_of_session(error: &SessionError) -> &'static str {
         SessionError::Tfhe(error) | SessionError::Source { source: error, .. } => {
             class_of_scheme(error)
         }
-        SessionError::KeyTag { .. } => "KeyMismatch",
+        SessionError::KeyTag { .. } | SessionError::Stays { .. } => "KeyMismatch",
         SessionError::Width { .. } | SessionError::TestVectorWidth { .. } => "WidthError",
         SessionError::Untrusted { .. } => "UntrustedError",
         SessionError::Column { source, .. } => class_of_column(source),

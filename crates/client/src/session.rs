@@ -190,6 +190,16 @@ pub enum SessionError {
         /// One that belongs to another client key.
         other: VrNumber,
     },
+    /// Keys are to be replaced, and others of the same client key would stay under the key id.
+    #[error(
+        "{vr} is replaced, and {other} of the other client key would stay: delete that first, or put {vr} under another key id"
+    )]
+    Stays {
+        /// The key to be put.
+        vr: VrNumber,
+        /// One that belongs to another client key.
+        other: VrNumber,
+    },
     /// The drive gave something else than what this client put there.
     #[error("{vr} on the drive cannot be trusted: {source}")]
     Untrusted {
@@ -257,7 +267,11 @@ impl Together {
             if let Some(tag) = sc.key_tag() {
                 let (held, other) = *tags.entry(vr.key_id()).or_insert((tag, *vr));
                 if held != tag {
-                    return Err(SessionError::KeyTag { vr: *vr, other });
+                    let vr = *vr;
+                    return Err(match self.replaces && !self.put.contains_key(&other) {
+                        true => SessionError::Stays { vr, other },
+                        false => SessionError::KeyTag { vr, other },
+                    });
                 }
             }
         }
@@ -532,7 +546,7 @@ impl Session {
     /// [`Session::put`], by which keys take the place of another client key's: programs no longer run on columns of that one.
     ///
     /// # Errors
-    /// Those of [`Session::put`]; also [`SessionError::KeyTag`] where another object of the other client key stays under the key id.
+    /// Those of [`Session::put`]; also [`SessionError::Stays`] where another object of the other client key stays under the key id.
     pub async fn replace(
         &self,
         objects: Vec<Object<'_>>,

@@ -53,14 +53,23 @@ impl Output {
 
     /// The reason of a failure, on the standard error stream.
     pub fn failure(&self, error: &anyhow::Error) {
-        // `{:#}` prints the chain of causes on one line.
-        let reason = format!("{error:#}");
+        let reason = reason(error);
         if self.json {
             eprintln!("{}", serde_json::json!({ "error": reason }));
         } else {
             eprintln!("error: {reason}");
         }
     }
+}
+
+/// An error and its causes on one line. An error that states its cause itself has it once.
+fn reason(error: &anyhow::Error) -> String {
+    let mut causes = error.chain().map(ToString::to_string);
+    let first = causes.next().unwrap_or_default();
+    causes.fold(first, |reason, cause| match reason.ends_with(&cause) {
+        true => reason,
+        false => format!("{reason}: {cause}"),
+    })
 }
 
 /// A command line that cannot be meant; it has its own exit code.

@@ -555,7 +555,53 @@ fn a_way_that_there_is_not_is_refused_and_never_chosen() {
         &format!("{map} --input x=s --way ring"),
         &["whole chunks"],
     );
+    why("", "column s: the rows of a chunk that go along");
     why("", "whole chunks");
+    // Rows of two pieces have no sum of all.
+    place.column("u", &x[..256], "--bits 4 --unsigned");
+    let sum = f.replace("    return", "    homsum x, 0\n    return");
+    fs::write(place.path("sum.tasm"), sum).unwrap();
+    place.fails(
+        1,
+        "map d.img sum.tasm --input x=u --output o --way ring",
+        &["sums of 256 of 256 rows, which stand in 2 pieces of at most 128"],
+    );
+    // Nothing is computed where nothing makes samples of the result.
+    place.ok("map d.img f.tasm --input x=u --output r --way ring");
+    place.ok("delete d.img key:0:4");
+    for estimate in ["", " --estimate"] {
+        place.fails(
+            1,
+            &format!("map d.img f.tasm --input x=r --output o --result samples{estimate}"),
+            &["needs conversion keys", "toroid column keys"],
+        );
+    }
+}
+
+/// A key id goes to another client key once all keys of the former one are replaced or deleted.
+#[test]
+fn keys_that_would_stay_are_named() {
+    let (place, ..) = NARROW.drive();
+    place.ok("keys generate --params tiny-wopbs --unencrypted --out other");
+    let put = "put d.img other/bootstrapping.key other/key-switching.key --replace";
+    place.fails(1, put, &["of the other client key would stay"]);
+    place.ok("column keys d.img --key other/client.key --ring tiny-ring --replace");
+    place.ok(put);
+    place.fails(
+        1,
+        "column keys d.img --ring tiny-ring --replace",
+        &["key:0:1 of the other client key would stay"],
+    );
+}
+
+/// A cause that an error states itself is not said twice.
+#[test]
+fn errors_of_runs_are_said_once() {
+    let (place, ..) = NARROW.drive();
+    let text = ".reg x = cor:0\n    homsum x, 3\n    return x\n";
+    fs::write(place.path("s.tasm"), text).unwrap();
+    let said = place.run("map d.img s.tasm --input x=x --output o");
+    assert_eq!(said.err.matches("2, 4, 8").count(), 1, "{}", said.err);
 }
 
 /// What both ways take by the documented times, and from how many rows on a ciphertext takes less.

@@ -19,7 +19,7 @@ use toroid_client::columns::{
 use toroid_client::raw;
 use toroid_client::session::{Object, SessionError};
 use toroid_drive::image::display_size;
-use toroid_isa::{Assembly, VrNumber, VrType};
+use toroid_isa::{Assembly, KeyKind, VrNumber, VrType};
 use toroid_rns::ring_set::RingSet;
 use toroid_tfhe::ClientKey;
 use toroid_tfhe::ciphertext::MAX_LOG2_FAILURE;
@@ -50,7 +50,7 @@ pub enum Command {
     Put(PutArgs),
     /// Decrypt rows of a column.
     Get(GetArgs),
-    /// Make the key by which a drive computes on ring columns, and put it on the drive as it comes.
+    /// Make the keys by which a drive computes on ring columns and converts samples to them, and put them on the drive as they come.
     Keys(KeysArgs),
     /// List the columns of a drive.
     List(ListArgs),
@@ -126,7 +126,7 @@ pub struct KeysArgs {
     /// The ring; the one for the width of the client key's parameter set if not given.
     #[arg(long, value_parser = parse_ring)]
     ring: Option<&'static RingSet>,
-    /// Replace a ring key of another client key. Programs no longer run on its ring columns.
+    /// Replace keys of another client key for ring columns. Programs no longer run on its ring columns.
     #[arg(long)]
     replace: bool,
 }
@@ -852,7 +852,11 @@ fn line(stat: &ColumnStat) -> String {
     let forms = names.iter().zip(stat.forms).filter(|(_, rows)| *rows > 0);
     let mut forms: Vec<String> = forms.map(|(name, rows)| format!("{rows} {name}")).collect();
     if let Some(set) = stat.ring {
-        forms.push(format!("{} ciphertexts of {}", stat.pieces, set.name));
+        let ciphertexts = match stat.pieces {
+            1 => "1 ciphertext".to_owned(),
+            pieces => format!("{pieces} ciphertexts"),
+        };
+        forms.push(format!("{ciphertexts} of {}", set.name));
     }
     let unfinished = match stat.job {
         Some(job) if !job.complete => {
@@ -1063,7 +1067,11 @@ fn load_ring(opened: &Opened, key_id: u32, converts: bool, output: &Output) -> a
     let loaded = opened.session().load_ring_keys(key_id, converts, &progress);
     match opened.drive.wait(loaded) {
         Err(SessionError::Missing(vr)) => {
-            anyhow::bail!("the drive has no ring key in {vr}: make one by toroid column keys")
+            let kind = KeyKind::ALL.into_iter();
+            let kind = kind
+                .filter(|kind| kind.data_id() == vr.data_id())
+                .fold(KeyKind::Ring, |_, kind| kind);
+            anyhow::bail!("the drive has no {kind} in {vr}: make it by toroid column keys")
         }
         loaded => wait(opened, async { loaded })?,
     };

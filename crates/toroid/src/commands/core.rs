@@ -21,7 +21,7 @@ pub enum Command {
     List,
     /// Write a core into a folder: sources, ROMs, a testbench that checks itself, a FuseSoC file, a README.
     #[command(
-        after_help = "Example:\n  toroid core make butterfly_integrated --param TILE_A=18 --param TILE_B=18 --out butterfly\n  toroid core make permutation --param KIND=3 --param LOG_LANES=3 --param LOG_BEATS=5 --permutation order.txt --out order"
+        after_help = "Examples:\n  toroid core make butterfly_integrated --param TILE_A=18 --param TILE_B=18 --out butterfly\n  toroid core make permutation --param KIND=3 --param LOG_LANES=3 --param LOG_BEATS=5 --permutation order.txt --out order"
     )]
     Make(MakeArgs),
     /// Simulate a core and compare it with the library.
