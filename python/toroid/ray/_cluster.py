@@ -62,8 +62,8 @@ class Cluster:
             is refused.
         options: Options of [toroid.open][] for all drives. A ledger needs the client's key, which must not leave the client's process, so there is none.
 
-    Ray is started on this machine, if the process is not connected to a cluster. It then admits only those who have its token. A cluster that `ray start`
-    made has a token only if there was one at its start.
+    A process that is not connected to a Ray connects to the one that runs on this machine, or starts one there, which admits only those who have its token.
+    A cluster that `ray start` made has a token only if there was one at its start.
 
     Raises:
         OptionError: The Ray cluster has no token, or there is no such option.
