@@ -113,6 +113,29 @@ def test_questions_and_programs_run_unchanged(client: toroid.Client, staff: Any)
     assert client.decrypt(result, max_log2_failure=-20).tolist() == np.minimum(DATA["pay"], 40)[2:10].tolist()
 
 
+def test_a_unit_that_two_drives_compute_counts_once(client: toroid.Client, staff: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from toroid.ray._run import Run
+
+    chosen = Run._next
+    twice: list[Any] = []
+
+    def eager(run: Run, worker: str) -> Any:
+        unit = chosen(run, worker)
+        if unit is None:
+            unit = next((unit for unit, _, _ in run._calls.values() if run._may_take(worker, unit)), None)
+            twice.extend([] if unit is None else [unit])
+        return unit
+
+    monkeypatch.setattr(Run, "_next", eager)
+    monkeypatch.setattr(Run, "_is_needed", lambda run: bool(run._calls or any(run._waiting.values())))
+    job = tmp_path / "twice.job"
+    query = question(staff.options(job=job, unit_rows=1))
+    check(client, query, query.run(**LOOSE))
+    rows = [json.loads(line)["rows"] for line in job.read_bytes().splitlines()[1:]]
+    assert any(len(unit.done) == 2 for unit in twice)
+    assert sorted(rows) == [[first, first + 1] for first in range(ROWS)]
+
+
 def test_questions_that_compare_rows_run_unchanged(cluster: Any, client: toroid.Client, staff: Any) -> None:
     before = {location: set(cluster._ask(location, "columns")) for location in cluster.locations}
     for query in (

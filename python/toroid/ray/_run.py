@@ -363,7 +363,9 @@ class Run:
             self._finished += unit.end - unit.first
             self._units_done += 1
         if unit.branch is None:
-            self._job.record(unit.rows, drive, answer)
+            # What a drive was still at when another one had taken its unit over is left out.
+            if is_first or unit.copies > 1:
+                self._job.record(unit.rows, drive, answer)
         elif is_first:
             self._rise(unit.branch, drive, result)
 
