@@ -33,17 +33,32 @@ pub fn publish(
     data: &impl Serialize,
     out: Option<&Path>,
 ) -> Result<Vec<Made>, Error> {
-    let data = serde_json::to_value(data)?;
-    let made = render(name, &serde_json::to_value(rows)?, &data)?;
+    let made = match out {
+        Some(out) => store(name, rows, data, out)?,
+        None => {
+            let data = serde_json::to_value(data)?;
+            render(name, &serde_json::to_value(rows)?, &data)?
+        }
+    };
     for page in made.iter().filter(|page| page.file.ends_with(".md")) {
         print!("{}", page.text);
     }
-    if let Some(out) = out {
-        keep(out, name, rows)?;
-        write(&out.join(format!("data/{name}.json")), &by_line(&data)?)?;
-        for page in &made {
-            write(&out.join(&page.file), &page.text)?;
-        }
+    Ok(made)
+}
+
+/// Makes the pages of a benchmark from its figures, and writes all with the figures to `out`.
+pub fn store(
+    name: &str,
+    rows: &impl Serialize,
+    data: &impl Serialize,
+    out: &Path,
+) -> Result<Vec<Made>, Error> {
+    let data = serde_json::to_value(data)?;
+    let made = render(name, &serde_json::to_value(rows)?, &data)?;
+    keep(out, name, rows)?;
+    write(&out.join(format!("data/{name}.json")), &by_line(&data)?)?;
+    for page in &made {
+        write(&out.join(&page.file), &page.text)?;
     }
     Ok(made)
 }

@@ -56,6 +56,13 @@ impl<Part> Row<Part> {
         self.judged(text, holds)
     }
 
+    /// The same, where more is better.
+    pub fn at_least(self, bar: f64) -> Self {
+        let holds = self.ours >= bar;
+        let text = format!("at least {bar} {}", self.unit);
+        self.judged(text, holds)
+    }
+
     /// A bar for the ratio.
     pub fn ratio_at_most(self, bar: f64) -> Self {
         let holds = self.ratio.is_some_and(|ratio| ratio <= bar);

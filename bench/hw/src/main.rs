@@ -8,6 +8,7 @@ mod measured;
 mod multipliers;
 mod operations;
 mod rader;
+mod routed;
 mod row;
 mod samples;
 mod sdf;
@@ -145,6 +146,22 @@ enum Commands {
         count: usize,
         #[command(flatten)]
         page: Page,
+    },
+    /// Places and routes cores and units, which takes minutes each, and with --write writes docs/results/hw-routed.md and .json after
+    /// each; results that are there are kept
+    Routed {
+        /// Place and route only this; may be repeated. Otherwise all that has no result, or one of other sources
+        #[arg(long, value_name = "NAME")]
+        only: Vec<String>,
+        /// Where the placer's random choices begin
+        #[arg(long, default_value_t = 1)]
+        seed: u32,
+        /// Write the files
+        #[arg(long)]
+        write: bool,
+        /// Where the results are, and where to write them
+        #[arg(long, default_value = "../docs/results")]
+        out: PathBuf,
     },
     /// Simulates a sequence of elastic NTTs drawn at random and compares it with the library
     ElasticSequence {
@@ -352,6 +369,12 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         }
         Commands::Multipliers(page) => multipliers::page(&page.work, page.out())?,
         Commands::Elastic { count, page } => elastic::page(&page.work, count, page.out())?,
+        Commands::Routed {
+            only,
+            seed,
+            write,
+            out,
+        } => routed::page(&only, seed, &out, write)?,
         Commands::ElasticSequence {
             log_lanes,
             word,
