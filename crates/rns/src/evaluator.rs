@@ -329,6 +329,20 @@ impl Slots for Evaluator<'_> {
         Ok(result)
     }
 
+    /// In one pass.
+    fn sum(&mut self, values: &[&Ciphertext]) -> Result<Ciphertext, RnsError> {
+        let common = values.iter().map(|value| level(value)).min().unwrap_or(0);
+        let lowered = values
+            .iter()
+            .map(|value| self.lowered(value, common))
+            .collect::<Result<Vec<_>, RnsError>>()?;
+        let terms: Vec<_> = lowered
+            .iter()
+            .map(|value| (value.as_ref(), [1, 0]))
+            .collect();
+        Ciphertext::combination(common + 1, &terms)
+    }
+
     fn conjugate(&mut self, a: &Ciphertext) -> Result<Ciphertext, RnsError> {
         self.keys.conjugate(a)
     }

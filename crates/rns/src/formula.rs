@@ -101,6 +101,19 @@ impl Formula {
         variances
     }
 
+    /// E|e|² of the error e at each point.
+    #[must_use]
+    pub fn variances(&self, a: &Dual) -> Vec<f64> {
+        let mut variances = vec![0.0; a.0.points.len()];
+        for (&source, errors) in &a.0.errors {
+            for (sum, error) in variances.iter_mut().zip(errors) {
+                let both = error.straight.norm_sqr() + error.conjugate.norm_sqr();
+                *sum += both * self.variances[source];
+            }
+        }
+        variances
+    }
+
     /// The derivative of the real part at each point by an input, a value of [`Formula::input`].
     #[must_use]
     pub fn real_slopes(&self, a: &Dual, input: &Dual) -> Vec<f64> {

@@ -156,26 +156,67 @@ pub fn clean(x: f64) -> f64 {
     x * x * (3.0 - 2.0 * x)
 }
 
-/// The sum of the distances of all n selectors from what they should be, at most, after `cleanings` rounds, where the phase is off
-/// by up to `deviation` steps of 1/n of a turn.
+/// How far the selectors of a digit are from what they should be, at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SelectorErrors {
+    /// All distances together: a table of values in [0, 1] is off by as much at most, as its value is the sum of the selectors, each times a value.
+    pub sum: f64,
+    /// The distance of the selector that is 1.
+    pub one: f64,
+    /// The sum of the squares of all others.
+    pub squares: f64,
+}
+
+impl SelectorErrors {
+    /// What [`squares_error`] wants to know.
+    pub(crate) fn squared(&self) -> (f64, f64) {
+        (self.one, self.squares)
+    }
+}
+
+/// The errors of n selectors after `cleanings` rounds of [`clean`], where the phase is off by up to `deviation` steps of 1/n of a turn.
 ///
-/// A table of values in [0, 1] is off by this much at most, as its value is the sum of the selectors, each times a value.
 /// Found by trying 64 deviations in the interval; for deviations up to a quarter the largest is the worst.
 #[must_use]
-pub fn selector_error(n: usize, deviation: f64, cleanings: u32) -> f64 {
+pub fn selector_errors(n: usize, deviation: f64, cleanings: u32) -> SelectorErrors {
+    let mut worst = SelectorErrors::default();
     // Selectors are rotations of one another, so one message stands for all.
-    (0..=64)
-        .map(|i| {
-            let off = deviation * f64::from(i) / 64.0;
-            (0..n)
-                .map(|m| {
-                    let value = dirichlet(m as f64 + off, n);
-                    let cleaned = (0..cleanings).fold(value, |x, _| clean(x));
-                    (cleaned - f64::from(u8::from(m == 0))).abs()
-                })
-                .sum()
-        })
-        .fold(0.0, f64::max)
+    for i in 0..=64 {
+        let off = deviation * f64::from(i) / 64.0;
+        let mut own = SelectorErrors::default();
+        for m in 0..n {
+            let value = dirichlet(m as f64 + off, n);
+            let cleaned = (0..cleanings).fold(value, |x, _| clean(x));
+            let error = (cleaned - f64::from(u8::from(m == 0))).abs();
+            own.sum += error;
+            match m {
+                0 => own.one = error,
+                _ => own.squares += error * error,
+            }
+        }
+        worst.sum = worst.sum.max(own.sum);
+        worst.one = worst.one.max(own.one);
+        worst.squares = worst.squares.max(own.squares);
+    }
+    worst
+}
+
+/// By how much a table of values in [0, 1] is off at most that is made of the squares of one or two digits' selectors, times 1 plus the number of digits less the
+/// sums of all squares: for each digit the distance from 1 of its one selector, and the sum of the squares of all others.
+///
+/// With 1 + a and s for the square of a digit's one selector and for the others together, and 1 + b and t for the other digit, the factor is
+/// f = 1 - a - b - s - t. The value of the message itself has the weight (1 + a)(1 + b)f, which is
+/// 1 - (a + b)² + ab(1 - a - b) - (1 + a)(1 + b)(s + t); all others have ((1 + a + s)(1 + b + t) - (1 + a)(1 + b))·f together.
+#[must_use]
+pub fn squares_error(digits: &[(f64, f64)]) -> f64 {
+    let digit = |number: usize| {
+        let (one, others) = digits.get(number).copied().unwrap_or_default();
+        (2.0 * one + one * one, others)
+    };
+    let ((a, s), (b, t)) = (digit(0), digit(1));
+    let own = (a + b).powi(2) + a * b * (1.0 + a + b) + (1.0 + a) * (1.0 + b) * (s + t);
+    let others = (1.0 + a) * t + (1.0 + b) * s + s * t;
+    own + others * (1.0 + a + b + s + t)
 }
 
 /// The selector of 0 among n, at a phase of `steps` steps of 1/n of a turn: `sin(πs)/(n·tan(πs/n))`.
@@ -264,9 +305,52 @@ mod tests {
             assert!((clean(1.0 + e) - 1.0).abs() <= 3.1 * e * e);
             assert!((clean(1.0 - e) - 1.0).abs() <= 3.0 * e * e);
             // Neighbours at distance j are off by about e/j: 3·Σ 1/j² = π² of e², and as much again around 1.
-            let (raw, once) = (selector_error(16, e, 0), selector_error(16, e, 1));
-            assert!(once < 13.0 * e * e && raw > 4.0 * e, "{raw} {once}");
-            assert!(selector_error(16, e, 2) < 600.0 * e.powi(4) + 1e-15);
+            let (raw, once) = (selector_errors(16, e, 0), selector_errors(16, e, 1));
+            assert!(
+                once.sum < 13.0 * e * e && raw.sum > 4.0 * e,
+                "{raw:?} {once:?}"
+            );
+            assert!(selector_errors(16, e, 2).sum < 600.0 * e.powi(4) + 1e-15);
+            // Σ 1/j² is π²/3, once in the weight of the message and once in those of others.
+            let squares = squares_error(&[raw.squared()]);
+            assert!(squares < 7.0 * e * e && squares > 4.0 * e * e, "{squares}");
+        }
+    }
+
+    /// For selectors off by anything, the weights that a table's values get are off by no more than the bound.
+    #[test]
+    fn squares_are_bounded() {
+        let mut state = 7u64;
+        let mut random = || {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+        };
+        for round in 0..400 {
+            let size = 0.3 / f64::from(1 + round % 20);
+            let both = [(); 2].map(|()| {
+                let mut digit = [0.0; 4].map(|x: f64| x + size * random());
+                digit[0] += 1.0;
+                digit
+            });
+            let errors = both.map(|digit| {
+                let others: f64 = digit[1..].iter().map(|x| x * x).sum();
+                ((digit[0] - 1.0).abs(), others)
+            });
+            let sums = both.map(|digit| digit.iter().map(|x| x * x).sum::<f64>());
+            for digits in 1..=2 {
+                let norm = (1 + digits) as f64 - sums[..digits].iter().sum::<f64>();
+                let high: &[f64] = if digits == 1 { &[1.0] } else { &both[1] };
+                let weights = high
+                    .iter()
+                    .flat_map(|h| both[0].map(|l| (h * l).powi(2) * norm));
+                let off: f64 = (weights.enumerate())
+                    .map(|(cell, weight)| (weight - f64::from(u8::from(cell == 0))).abs())
+                    .sum();
+                let bound = squares_error(&errors[..digits]);
+                assert!(off <= bound && bound < 100.0 * size * size, "{off} {bound}");
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::embedding::Embedding;
 use crate::evaluation::KeyRequest;
 use crate::slots::LinearSlots;
-use crate::table::{self, Selected, Shape, Table};
+use crate::table::{self, Ready, Shape, Table};
 use crate::transform::{self, StepPlan};
 
 /// The matrices and the shape of the tables of one kind.
@@ -12,12 +12,6 @@ pub struct Pipeline {
     shape: Shape,
     to_slots: Vec<StepPlan>,
     to_coefficients: Vec<StepPlan>,
-}
-
-/// The digits of a column's two halves.
-pub struct Halves<V> {
-    real: Selected<V>,
-    imaginary: Selected<V>,
 }
 
 impl Pipeline {
@@ -102,16 +96,17 @@ impl Pipeline {
         &self,
         slots: &mut S,
         column: &S::Value,
-    ) -> Result<Halves<S::Value>, S::Error> {
+    ) -> Result<Ready<S::Value>, S::Error> {
         let mut value = column.clone();
         for plan in &self.to_slots {
             value = slots.transform(plan, &value)?;
         }
         let (real, imaginary) = table::split(slots, &value)?;
-        Ok(Halves {
-            real: table::select(slots, &real, &self.shape)?,
-            imaginary: table::select(slots, &imaginary, &self.shape)?,
-        })
+        let halves = [
+            table::select(slots, &real, &self.shape)?,
+            table::select(slots, &imaginary, &self.shape)?,
+        ];
+        table::square(slots, halves, &self.shape)
     }
 
     /// The polynomial whose coefficients are the table's values as fractions of 2^output_bits.
@@ -124,12 +119,10 @@ impl Pipeline {
     pub fn look_up<S: LinearSlots>(
         &self,
         slots: &mut S,
-        digits: &Halves<S::Value>,
+        digits: &Ready<S::Value>,
         table: &Table,
     ) -> Result<S::Value, S::Error> {
-        let real = table::look_up(slots, &digits.real, table)?;
-        let imaginary = table::look_up(slots, &digits.imaginary, table)?;
-        let mut value = table::join(slots, &real, &imaginary)?;
+        let mut value = table::look_up(slots, digits, table)?;
         for plan in &self.to_coefficients {
             value = slots.transform(plan, &value)?;
         }

@@ -16,6 +16,7 @@ use toroid_tfhe::params::smallest_log2_noise;
 
 use crate::complex::Complex;
 use crate::formula::{Dual, Formula};
+use crate::interpolation;
 use crate::ladder::{Ladder, descend};
 use crate::model::{LevelNoise, Model, NoLevel, Operation, OperationNoise, Vector};
 use crate::noise;
@@ -225,54 +226,81 @@ impl Candidate {
         let t = formula.input(top, &points, variance);
         let selected = table::select(&mut formula, &t, &raw_shape)?;
         let exponential = self.shape.exponential.error() * f64::from(1 << high);
-        let (mut bias, mut selectors) = (0.0, 0);
-        for digit in digits_of(&mut formula, &selected)? {
-            let size = digit.len() as f64;
-            let mut sums = vec![0.0; points.len()];
-            for selector in &digit {
-                for (sum, variance) in sums.iter_mut().zip(formula.real_variances(selector)) {
-                    // A polynomial of degree n/2 that is at most 1 has a slope of at most n/2 (Bernstein).
-                    let off = TAIL * variance.sqrt() + exponential * size / 2.0;
-                    *sum +=
-                        (0..self.shape.cleanings).fold(off, |e, _| 3.0 * e * e + 2.0 * e * e * e);
-                }
-            }
-            selectors += digit.len();
-            let worst: f64 = sums.into_iter().fold(0.0, f64::max);
-            bias += worst * (1.0 + bias);
-        }
-        if self.shape.cleanings == 0 {
-            bias = self.second_order(variance);
-        }
-
-        let rounded = noise.at(self.stages).rescale.sqrt();
-        let mut formula = Formula::new(noise);
-        let t = formula.input(top, &points, variance);
-        let selected = table::select(&mut formula, &t, &self.shape)?;
-        // Any table: errors of selectors add up, each with a weight below 1.
-        let mut deviations = vec![rounded; points.len()];
-        for digit in digits_of(&mut formula, &selected)? {
-            for selector in &digit {
+        let digits = digits_of(&mut formula, &selected)?;
+        let selectors: usize = digits.iter().map(Vec::len).sum();
+        let (bias, values) = if self.shape.cleanings == 0 {
+            let mut deviations = vec![noise.at(self.stages).rescale.sqrt(); points.len()];
+            // Any table: errors of selectors add up, each with a weight below 1.
+            for selector in digits.iter().flatten() {
                 for (sum, variance) in deviations.iter_mut().zip(formula.real_variances(selector)) {
                     *sum += variance.sqrt();
                 }
             }
-            for sum in &mut deviations {
-                *sum += rounded;
+            let deviation = deviations.into_iter().fold(0.0, f64::max);
+            (self.second_order(variance), 2.0 * deviation * deviation)
+        } else {
+            let mut errors = vec![Vec::new(); points.len()];
+            for digit in &digits {
+                let mut own = vec![(0.0, 0.0); points.len()];
+                for selector in digit {
+                    let values = formula.values(selector).iter();
+                    for ((own, value), variance) in
+                        own.iter_mut().zip(values).zip(formula.variances(selector))
+                    {
+                        // A polynomial of degree n/2 that is at most 1 has a slope of at most n/2 (Bernstein).
+                        let off = TAIL * variance.sqrt() + exponential * digit.len() as f64 / 2.0;
+                        let off = (1..self.shape.cleanings)
+                            .fold(off, |e, _| 3.0 * e * e + 2.0 * e * e * e);
+                        match value.re > 0.5 {
+                            true => own.0 = off,
+                            false => own.1 += off * off,
+                        }
+                    }
+                }
+                errors
+                    .iter_mut()
+                    .zip(own)
+                    .for_each(|(all, own)| all.push(own));
             }
-        }
-        let deviation = deviations.into_iter().fold(0.0, f64::max);
-        let output = self.maps().coefficients(2.0 * deviation * deviation);
+            let biases = errors
+                .iter()
+                .map(|errors| interpolation::squares_error(errors));
+            (biases.fold(0.0, f64::max), self.squares_noise(&noise))
+        };
+        let output = self.maps().coefficients(values);
         let rows = (self.degree as f64).log2();
         let margin = (-f64::from(self.output_bits) - 1.0).exp2() - bias;
         // Beyond a quarter of half a step, terms of higher order than those bounded may count.
         let failure = if bias > margin / 4.0 {
             0.0
         } else {
-            let before = (selectors as f64).log2() + log2_tail(TAIL, 1.0);
+            // Real parts and imaginary ones.
+            let before = (2.0 * selectors as f64).log2() + log2_tail(TAIL, 1.0);
             log2_add(before, log2_tail(margin, output)) + rows
         };
         Ok((output.sqrt(), bias, failure.min(0.0)))
+    }
+
+    /// E|e|² of the slots of a result from the roundings of squares and of what follows, at most for any table; that of selectors goes with
+    /// the squares' norm. Sums have half of each half's values.
+    fn squares_noise(&self, noise: &LevelNoise) -> f64 {
+        let rounded = |above: usize| noise.at(self.stages + above).rescale;
+        let (high, low) = (self.shape.digits.high(), self.shape.digits.low());
+        let size = |bits: u32| f64::from(1 << bits);
+        // The two products, and one's conjugate; sums of either half count twice, with their real or their imaginary part. A norm meets half of two values.
+        let end = noise.at(self.stages);
+        let mut values = 2.0 * end.rescale + end.key_switch + 4.0 * rounded(1) + 2.0 * rounded(1);
+        // Above that, squares of the only or the low digit: both halves have them once. So has each half the sum for its norm.
+        let mut squares = high;
+        let mut top = 2;
+        if low > 0 {
+            // Rows, and squares of the high digit: each moves from one row's values to another's.
+            values += 4.0 * rounded(2) + 2.0 * size(high) * rounded(2);
+            // A norm's sums meet.
+            values += 2.0 * rounded(2);
+            (squares, top) = (low, 3);
+        }
+        values + (size(squares) + 2.0) * rounded(top)
     }
 
     /// The most that second-order terms make of noise where nothing is cleaned: interpolations of degree n/2 have a second derivative of
@@ -292,7 +320,11 @@ impl Candidate {
             level: self.shape.levels() + self.stages,
             slots: vec![Complex::ZERO],
         };
-        let selected = table::select(&mut model, &t, &self.shape)?;
+        let halves = [
+            table::select(&mut model, &t, &self.shape)?,
+            table::select(&mut model, &t, &self.shape)?,
+        ];
+        let digits = table::square(&mut model, halves, &self.shape)?;
         let all = 1usize << self.shape.digits.bits();
         let table = Table::new(
             self.shape.digits.bits(),
@@ -300,16 +332,13 @@ impl Candidate {
             (0..all).map(|m| (m % 2) as u32).collect(),
         );
         if let Ok(table) = table {
-            table::look_up(&mut model, &selected, &table)?;
+            table::look_up(&mut model, &digits, &table)?;
         }
-        // Two halves.
         let inside = model
             .ledger()
             .iter()
             .filter(|((which, _), _)| *which == Operation::KeySwitch);
-        let mut switches: Vec<_> = inside
-            .map(|((_, level), count)| (*level, 2 * count))
-            .collect();
+        let mut switches: Vec<_> = inside.map(|((_, level), count)| (*level, *count)).collect();
         let steps = matrix_switches(self.degree, self.stages);
         let top = self.levels();
         for stage in 0..self.stages {
@@ -422,7 +451,7 @@ impl Maps {
 /// The selectors of each digit, those of a digit that is not cleaned too.
 fn digits_of(formula: &mut Formula, selected: &Selected<Dual>) -> Result<Vec<Vec<Dual>>, NoLevel> {
     Ok(match selected {
-        Selected::Harmonics(harmonics) => vec![table::selectors(formula, harmonics, usize::MAX)?],
+        Selected::Powers(powers) => vec![table::selectors(formula, powers, usize::MAX)?],
         Selected::One(digit) => vec![digit.clone()],
         Selected::Two(high, low) => vec![high.clone(), low.clone()],
     })

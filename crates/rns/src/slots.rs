@@ -119,6 +119,19 @@ pub trait Slots {
         self.combine_at(level, terms, constant)
     }
 
+    /// The sum of at least one value.
+    ///
+    /// # Errors
+    /// As [`Slots::add`].
+    ///
+    /// # Panics
+    /// If there are no values.
+    fn sum(&mut self, values: &[&Self::Value]) -> Result<Self::Value, Self::Error> {
+        let (first, rest) = values.split_first().expect("a sum has a value");
+        rest.iter()
+            .try_fold((*first).clone(), |sum, value| self.add(&sum, value))
+    }
+
     /// `a·b`; one level.
     ///
     /// # Errors

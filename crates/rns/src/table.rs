@@ -11,9 +11,14 @@
 //!    high digit's interpolation needs: exp(-2πi·k·l/2^b) times z^k, for all k at once, which takes two levels less at 4 bits.
 //! 3. [`selectors`]: the indicator of each value of a digit, by Lagrange's interpolation at roots of unity
 //!    (Chung, Kim, Kim and Lee, 2/2024).
-//! 4. [`clean_all`]: 3x² - 2x³ squares the noise of the selectors, as they are 0 or 1 (BLEACH, 2022).
-//! 5. The table: sums of selectors with the table's values as weights, and for two digits one product for each value of
+//! 4. [`square`]: squares of selectors have squared noise where they are 0, and twice the noise where they are 1. The sum of a digit's squares
+//!    has the latter too: what the table makes of squares is multiplied by 2 less that sum, or by 3 less the sums of two digits. So a digit of n values is
+//!    cleaned by n squarings, where 3x² - 2x³ takes 2n - 2 products ([`clean_all`]; BLEACH, 2022).
+//! 5. The table: sums of squares with the table's values as weights, and for two digits one product for each value of
 //!    the high digit.
+//!
+//! From the squares on, both halves of a column share what they can. Those of the only or the low digit are one value r² + i·s², of selectors r and s of the
+//! two halves. So are the sums X and Y that each half makes of them: Re X + i·Im Y is the result, half of (X + Y) + conj(X - Y).
 //!
 //! # Why not one polynomial
 //!
@@ -28,7 +33,7 @@
 use std::collections::BTreeMap;
 
 use crate::complex::Complex;
-use crate::interpolation::{self, Harmonics};
+use crate::interpolation::{self, Harmonics, SelectorErrors};
 use crate::slots::Slots;
 
 /// Bits of the widest digit.
@@ -266,64 +271,125 @@ impl Shape {
     /// By how much a table's value in [0, 1) is off at most, where the phase is off by `deviation` turns (noise,
     /// and the exponential's error) and arithmetic is exact.
     ///
-    /// One digit: that of its selectors. Two: the correction of the high digit's phase is off by the selectors of the low digit
-    /// before cleaning, each times a distance of at most 2^(1-high) turns; and the product is off by the sum of the digits' errors.
+    /// The correction of the high one of two digits' phase is off by the selectors of the low digit
+    /// before cleaning, each times a distance of at most 2^(1-high) turns.
     #[must_use]
     pub fn error(&self, deviation: f64) -> f64 {
         let deviation = deviation + self.exponential.error() / std::f64::consts::TAU;
         let size = |bits: u32| 1usize << bits;
-        let error = |bits: u32, turns: f64| {
-            let steps = turns * size(bits) as f64;
-            interpolation::selector_error(size(bits), steps, self.cleanings)
+        let errors = |bits: u32, turns: f64, cleanings: u32| {
+            interpolation::selector_errors(size(bits), turns * size(bits) as f64, cleanings)
         };
-        if self.digits.low == 0 {
-            return error(self.digits.high, deviation);
+        let before = self.cleanings.saturating_sub(1);
+        let Digits { high, low } = self.digits;
+        let mut digits = Vec::new();
+        let mut high_turns = deviation;
+        if low > 0 {
+            let low_turns = deviation * size(high) as f64;
+            // The values exp(-2πi·l/2^b) lie on an arc of 2^-high turns: no further from its middle than half its length.
+            let radius = 0.5 / size(high) as f64;
+            high_turns += errors(low, low_turns, 0).sum * radius;
+            digits.push(errors(low, low_turns, before));
         }
-        let low_turns = deviation * size(self.digits.high) as f64;
-        let low_steps = low_turns * size(self.digits.low) as f64;
-        // The values exp(-2πi·l/2^b) lie on an arc of 2^-high turns: no further from its middle than half its length.
-        let radius = 0.5 / size(self.digits.high) as f64;
-        let correction =
-            interpolation::selector_error(size(self.digits.low), low_steps, 0) * radius;
-        let (low, high) = (
-            error(self.digits.low, low_turns),
-            error(self.digits.high, deviation + correction),
-        );
-        low + high + low * high
+        digits.push(errors(high, high_turns, before));
+        if self.cleanings == 0 {
+            let sums = digits.iter().map(|errors| errors.sum);
+            return sums.fold(1.0, |all, sum| all * (1.0 + sum)) - 1.0;
+        }
+        let digits: Vec<_> = digits.iter().map(SelectorErrors::squared).collect();
+        interpolation::squares_error(&digits)
     }
 }
 
-/// The real harmonics of a root of unity: 2·cos(kθ) for k from 1 to n/2, 2·sin(kθ) for k below n/2.
-pub struct RealHarmonics<V> {
-    cosines: Vec<V>,
-    sines: Vec<V>,
+/// The powers of an n-th root of unity from the first to that of n/2, and their conjugates.
+pub struct RootPowers<V> {
+    powers: Vec<V>,
+    conjugates: Vec<V>,
 }
 
-/// Chebyshev's polynomials of a value, made when they are wanted.
-struct ChebyshevBasis<V>(BTreeMap<usize, V>);
+impl<V> RootPowers<V> {
+    /// What a function is a sum of, beside its constant: exponents with powers and conjugates, each with its factor.
+    fn terms<'a>(
+        &'a self,
+        function: &'a Harmonics,
+    ) -> impl Iterator<Item = (usize, (&'a V, Complex))> {
+        let pairs = self.powers.iter().zip(&self.conjugates);
+        let sines = function.sines.iter().copied().chain([Complex::ZERO]);
+        let factors = function.cosines.iter().zip(sines);
+        // 2·cos kθ = z^k + z^-k, 2·sin kθ = i·(z^-k - z^k).
+        (1..)
+            .zip(pairs.zip(factors))
+            .flat_map(|(k, ((power, conjugate), (&cosine, sine)))| {
+                let turned = Complex::I * sine;
+                [
+                    (k, (power, cosine - turned)),
+                    (k, (conjugate, cosine + turned)),
+                ]
+            })
+    }
+}
+
+/// Chebyshev's polynomials of a value, made when they are wanted, each also at lower levels.
+struct ChebyshevBasis<V> {
+    /// By k, at the levels where products leave them.
+    values: BTreeMap<usize, V>,
+    /// By k and level.
+    lowered: BTreeMap<(usize, usize), V>,
+}
 
 impl<V: Clone> ChebyshevBasis<V> {
+    fn new(t: &V) -> ChebyshevBasis<V> {
+        ChebyshevBasis {
+            values: BTreeMap::from([(1, t.clone())]),
+            lowered: BTreeMap::new(),
+        }
+    }
+
     /// `T_k`, at depth log2 k rounded up: `T_2k = 2·T_k² - 1`, `T_(2k+1) = 2·T_k·T_(k+1) - T_1`.
     fn get<S: Slots<Value = V>>(&mut self, slots: &mut S, k: usize) -> Result<V, S::Error> {
-        if let Some(known) = self.0.get(&k) {
+        if let Some(known) = self.values.get(&k) {
             return Ok(known.clone());
         }
-        let (low, high) = (self.get(slots, k / 2)?, self.get(slots, k.div_ceil(2))?);
-        let product = slots.mul(&low, &high)?;
         let value = if k.is_multiple_of(2) {
-            slots.affine(&product, 2, Complex::real(-1.0))?
+            let half = self.get(slots, k / 2)?;
+            let square = slots.mul(&half, &half)?;
+            slots.affine(&square, 2, Complex::real(-1.0))?
         } else {
-            let twice = slots.affine(&product, 2, Complex::ZERO)?;
-            let first = self.get(slots, 1)?;
-            slots.sub(&twice, &first)?
+            // T_1 is a product too: so it meets the other before the rescaling that both need.
+            let high = self.get(slots, k / 2 + 1)?;
+            let level = slots.level(&high);
+            let (low, first) = (self.at(slots, k / 2, level)?, self.at(slots, 1, level)?);
+            let twice = slots.affine(&low, 2, Complex::ZERO)?;
+            let minus = slots.affine(&first, 0, Complex::real(-1.0))?;
+            slots.products(&[(&twice, &high), (&first, &minus)])?
         };
-        self.0.insert(k, value.clone());
+        self.values.insert(k, value.clone());
+        Ok(value)
+    }
+
+    /// `T_k` at a level, or at its own if that is lower.
+    fn at<S: Slots<Value = V>>(
+        &mut self,
+        slots: &mut S,
+        k: usize,
+        level: usize,
+    ) -> Result<V, S::Error> {
+        let value = self.get(slots, k)?;
+        if slots.level(&value) <= level {
+            return Ok(value);
+        }
+        if let Some(known) = self.lowered.get(&(k, level)) {
+            return Ok(known.clone());
+        }
+        let value = slots.lower(&value, level)?;
+        self.lowered.insert((k, level), value.clone());
         Ok(value)
     }
 }
 
 /// `Σ c_k·T_k(t)` for coefficients of degree 1 at least, in log2(degree + 1) levels, rounded up: baby steps and giant steps,
 /// with fewer baby steps on the path that decides the depth (Bossuat, Mouchet, Troncoso-Pastoriza and Hubaux, 2021, section 3.2).
+/// Products that are added up share a key switch.
 ///
 /// # Errors
 /// Those of the arithmetic.
@@ -336,51 +402,60 @@ pub fn chebyshev_series<S: Slots>(
     coefficients: &[Complex],
 ) -> Result<S::Value, S::Error> {
     assert!(coefficients.len() >= 2, "a series of degree 1 at least");
-    let mut basis = ChebyshevBasis(BTreeMap::from([(1, t.clone())]));
+    let mut basis = ChebyshevBasis::new(t);
     let depth = log2_ceil(coefficients.len());
     let babies = 1 << depth.div_ceil(2);
-    series(slots, &mut basis, coefficients, depth, babies)
+    series(slots, &mut basis, coefficients, [depth, babies], usize::MAX)
 }
 
+/// At `level` at most, where no product is needed.
 fn series<S: Slots>(
     slots: &mut S,
     basis: &mut ChebyshevBasis<S::Value>,
     coefficients: &[Complex],
-    depth: usize,
-    babies: usize,
+    [depth, babies]: [usize; 2],
+    level: usize,
 ) -> Result<S::Value, S::Error> {
-    let degree = coefficients.len() - 1;
-    if degree < babies && log2_ceil(degree) < depth {
-        let values = (1..=degree)
-            .map(|k| basis.get(slots, k))
-            .collect::<Result<Vec<_>, _>>()?;
-        let terms: Vec<_> = values
-            .iter()
-            .zip(&coefficients[1..])
-            .map(|(value, &factor)| (value, factor))
-            .collect();
-        return slots.combine(&terms, coefficients[0]);
+    let mut rest = coefficients.to_vec();
+    let mut factors: Vec<(usize, S::Value)> = Vec::new();
+    // The level of all products.
+    let mut common = usize::MAX;
+    let mut terms: Vec<(S::Value, Complex)> = Vec::new();
+    while rest.len() > babies || (rest.len() > 1 && log2_ceil(rest.len() - 1) >= depth) {
+        // c_(g+j)·T_(g+j) = c_(g+j)·(2·T_g·T_j - T_(g-j)).
+        let g = 1 << (rest.len() - 1).ilog2();
+        let giant = basis.get(slots, g)?;
+        let high = rest.split_off(g);
+        let mut quotient = vec![high[0]];
+        for (j, &coefficient) in high.iter().enumerate().skip(1) {
+            quotient.push(coefficient * 2.0);
+            rest[g - j] = rest[g - j] - coefficient;
+        }
+        if quotient.len() == 1 {
+            terms.push((giant, quotient[0]));
+        } else {
+            let factor = series(slots, basis, &quotient, [depth - 1, babies], common)?;
+            common = common.min(slots.level(&factor)).min(slots.level(&giant));
+            factors.push((g, factor));
+        }
     }
-    // c_(g+j)·T_(g+j) = c_(g+j)·(2·T_g·T_j - T_(g-j)).
-    let g = 1 << degree.ilog2();
-    let giant = basis.get(slots, g)?;
-    let mut rest = coefficients[..g].to_vec();
-    let mut quotient = vec![coefficients[g]];
-    for (j, &coefficient) in coefficients[g..].iter().enumerate().skip(1) {
-        quotient.push(coefficient * 2.0);
-        rest[g - j] = rest[g - j] - coefficient;
+    for (k, &coefficient) in rest.iter().enumerate().skip(1) {
+        terms.push((basis.get(slots, k)?, coefficient));
     }
-    let product = if quotient.len() == 1 {
-        slots.combine(&[(&giant, quotient[0])], Complex::ZERO)?
-    } else {
-        let factor = series(slots, basis, &quotient, depth - 1, babies)?;
-        slots.mul(&factor, &giant)?
-    };
-    if rest.len() == 1 {
+    let terms = terms.iter().map(|(value, factor)| (value, *factor));
+    if factors.is_empty() {
+        return weighted_sum(slots, terms, rest[0], level);
+    }
+    let giants = factors.iter().map(|(g, _)| basis.at(slots, *g, common));
+    let giants = giants.collect::<Result<Vec<_>, _>>()?;
+    let pairs = factors.iter().zip(&giants);
+    let pairs: Vec<_> = pairs.map(|((_, factor), giant)| (factor, giant)).collect();
+    let product = slots.products(&pairs)?;
+    if terms.len() == 0 {
         return slots.affine(&product, 1, rest[0]);
     }
-    let rest = series(slots, basis, &rest, depth, babies)?;
-    slots.add(&product, &rest)
+    let sum = weighted_sum(slots, terms, rest[0], slots.level(&product))?;
+    slots.add(&product, &sum)
 }
 
 /// `exp(2πi·x)` of t = x/K.
@@ -400,40 +475,33 @@ pub fn exponential<S: Slots>(
     Ok(z)
 }
 
-/// The real harmonics of a value that is an n-th root of unity, n = 2^bits, up to noise: powers up to n/2 and their conjugates.
+/// The powers up to n/2 of a value that is an n-th root of unity, n = 2^bits, up to noise.
 ///
 /// # Errors
 /// Those of the arithmetic.
-pub fn harmonics<S: Slots>(
+pub fn root_powers<S: Slots>(
     slots: &mut S,
     z: &S::Value,
     bits: u32,
-) -> Result<RealHarmonics<S::Value>, S::Error> {
+) -> Result<RootPowers<S::Value>, S::Error> {
     let half = 1usize << (bits - 1);
     let mut powers = vec![z.clone()];
     for k in 2..=half {
         let next = slots.mul(&powers[k / 2 - 1], &powers[k.div_ceil(2) - 1])?;
         powers.push(next);
     }
-    real_harmonics(slots, &powers)
+    with_conjugates(slots, powers)
 }
 
-/// The real harmonics of the powers up to n/2 of a root of unity.
-fn real_harmonics<S: Slots>(
+fn with_conjugates<S: Slots>(
     slots: &mut S,
-    powers: &[S::Value],
-) -> Result<RealHarmonics<S::Value>, S::Error> {
-    let half = powers.len();
-    let (mut cosines, mut sines) = (Vec::new(), Vec::new());
-    for (index, power) in powers.iter().enumerate() {
-        let conjugate = slots.conjugate(power)?;
-        cosines.push(slots.add(power, &conjugate)?);
-        if index + 1 < half {
-            let difference = slots.sub(&conjugate, power)?;
-            sines.push(slots.times_i(&difference)?);
-        }
-    }
-    Ok(RealHarmonics { cosines, sines })
+    powers: Vec<S::Value>,
+) -> Result<RootPowers<S::Value>, S::Error> {
+    let conjugates = powers.iter().map(|power| slots.conjugate(power));
+    Ok(RootPowers {
+        conjugates: conjugates.collect::<Result<_, _>>()?,
+        powers,
+    })
 }
 
 /// A function on roots of unity by its values there; one level.
@@ -442,22 +510,21 @@ fn real_harmonics<S: Slots>(
 /// Those of the arithmetic.
 pub fn interpolate<S: Slots>(
     slots: &mut S,
-    harmonics: &RealHarmonics<S::Value>,
+    powers: &RootPowers<S::Value>,
     function: &Harmonics,
 ) -> Result<S::Value, S::Error> {
-    let cosines = harmonics.cosines.iter().zip(&function.cosines);
-    let sines = harmonics.sines.iter().zip(&function.sines);
-    weighted_sum(slots, cosines.chain(sines), function.constant, usize::MAX)
+    let terms = powers.terms(function).map(|(_, term)| term);
+    weighted_sum(slots, terms, function.constant, usize::MAX)
 }
 
 /// `Σ factor·value + constant` without the factors that are 0; one level, and at most `level`.
 pub(crate) fn weighted_sum<'a, S: Slots<Value: 'a>>(
     slots: &mut S,
-    terms: impl Iterator<Item = (&'a S::Value, &'a Complex)>,
+    terms: impl Iterator<Item = (&'a S::Value, Complex)>,
     constant: Complex,
     level: usize,
 ) -> Result<S::Value, S::Error> {
-    let all: Vec<_> = terms.map(|(value, &factor)| (value, factor)).collect();
+    let all: Vec<_> = terms.collect();
     let mut terms = all.clone();
     terms.retain(|(_, factor)| *factor != Complex::ZERO);
     // A sum has a term, if only for its level.
@@ -469,25 +536,23 @@ pub(crate) fn weighted_sum<'a, S: Slots<Value: 'a>>(
     }
 }
 
-/// The indicators of all values of a digit, one level below its harmonics, and at most at `level`: what follows costs less there. Those of m and
-/// m + n/2 are sum and difference of the same even and odd harmonics.
+/// The indicators of all values of a digit, one level below its powers, and at most at `level`: what follows costs less there. Those of m and
+/// m + n/2 are sum and difference of the same even and odd powers.
 ///
 /// # Errors
 /// Those of the arithmetic.
 pub fn selectors<S: Slots>(
     slots: &mut S,
-    harmonics: &RealHarmonics<S::Value>,
+    powers: &RootPowers<S::Value>,
     level: usize,
 ) -> Result<Vec<S::Value>, S::Error> {
-    let n = 2 * harmonics.cosines.len();
+    let n = 2 * powers.powers.len();
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for m in 0..n / 2 {
         let function = Harmonics::selector(m, n);
-        let cosines = harmonics.cosines.iter().zip(&function.cosines);
-        let sines = harmonics.sines.iter().zip(&function.sines);
-        let (odd, even): (Vec<_>, Vec<_>) = (cosines.enumerate())
-            .chain(sines.enumerate())
-            .partition(|(index, _)| index.is_multiple_of(2));
+        let (even, odd): (Vec<_>, Vec<_>) = powers
+            .terms(&function)
+            .partition(|(k, _)| k.is_multiple_of(2));
         let odd = odd.into_iter().map(|(_, term)| term);
         let odd = weighted_sum(slots, odd, Complex::ZERO, level)?;
         if even.is_empty() {
@@ -540,17 +605,17 @@ pub fn clean_all<S: Slots>(
     Ok(())
 }
 
-/// The digits of a message, ready for any tables.
+/// The digits of the messages of one half of a column.
 pub enum Selected<V> {
-    /// One digit that is not cleaned: its harmonics, from which each table is one combination.
-    Harmonics(RealHarmonics<V>),
+    /// One digit that is not cleaned: its powers, from which each table is one combination.
+    Powers(RootPowers<V>),
     /// One digit: its selectors.
     One(Vec<V>),
     /// Two digits: the selectors of the high and of the low one.
     Two(Vec<V>, Vec<V>),
 }
 
-/// From phases over K to the selectors of the digits: what all tables of one input share.
+/// From phases over K to the selectors of the digits, cleaned as often as the shape says but for the last time, which [`square`] is.
 ///
 /// # Errors
 /// Those of the arithmetic.
@@ -564,20 +629,94 @@ pub fn select<S: Slots>(
     // earlier comes at a level where it costs more.
     let clean = (slots.level(t) + 1).saturating_sub(shape.levels());
     let late = clean + 1 + 2 * shape.cleanings as usize;
+    let before = shape.cleanings.saturating_sub(1);
     let z = exponential(slots, t, &shape.exponential)?;
     if low == 0 {
-        let harmonics = harmonics(slots, &z, high)?;
+        let powers = root_powers(slots, &z, high)?;
         if shape.cleanings == 0 {
-            return Ok(Selected::Harmonics(harmonics));
+            return Ok(Selected::Powers(powers));
         }
-        let mut selected = selectors(slots, &harmonics, usize::MAX)?;
-        clean_all(slots, &mut selected, shape.cleanings)?;
+        let mut selected = selectors(slots, &powers, usize::MAX)?;
+        clean_all(slots, &mut selected, before)?;
         return Ok(Selected::One(selected));
     }
     let [mut high, mut low] = two_digits(slots, &z, shape.digits, [usize::MAX, late])?;
-    clean_all(slots, &mut low, shape.cleanings)?;
-    clean_all(slots, &mut high, shape.cleanings)?;
+    clean_all(slots, &mut low, before)?;
+    clean_all(slots, &mut high, before)?;
     Ok(Selected::Two(high, low))
+}
+
+/// The digits of a column, ready for any tables.
+pub enum Ready<V> {
+    /// Digits that are not cleaned, of both halves.
+    Raw([Selected<V>; 2]),
+    /// Squares of their selectors.
+    Squares(Squares<V>),
+}
+
+/// The squares of the selectors of both halves of a column.
+pub struct Squares<V> {
+    /// Those of the high one of two digits, for each half.
+    high: Option<[Vec<V>; 2]>,
+    /// Those of the only or of the low digit, both halves in one.
+    low: Vec<V>,
+    /// For each half 1 plus the number of digits, less the sums of all squares; then the second of these negated.
+    norms: [V; 3],
+}
+
+/// Squares the selectors of both halves of a column, if the shape has them cleaned; one level.
+///
+/// # Errors
+/// Those of the arithmetic.
+pub fn square<S: Slots>(
+    slots: &mut S,
+    halves: [Selected<S::Value>; 2],
+    shape: &Shape,
+) -> Result<Ready<S::Value>, S::Error> {
+    if shape.cleanings == 0 {
+        return Ok(Ready::Raw(halves));
+    }
+    let [(real_high, real), (imaginary_high, imaginary)] = match &halves {
+        [Selected::One(real), Selected::One(imaginary)] => [(None, real), (None, imaginary)],
+        [
+            Selected::Two(high, low),
+            Selected::Two(other_high, other_low),
+        ] => [(Some(high), low), (Some(other_high), other_low)],
+        _ => return Ok(Ready::Raw(halves)),
+    };
+    let mut low = Vec::with_capacity(real.len());
+    for (r, s) in real.iter().zip(imaginary) {
+        let turned = slots.times_i(s)?;
+        low.push(slots.products(&[(r, r), (s, &turned)])?);
+    }
+    let mut sums = Vec::new();
+    for half in [real, imaginary] {
+        let squares: Vec<_> = half.iter().map(|value| (value, value)).collect();
+        sums.push(slots.products(&squares)?);
+    }
+    let mut squares = Vec::new();
+    for selectors in [real_high, imaginary_high].into_iter().flatten() {
+        let own = selectors.iter().map(|value| slots.mul(value, value));
+        squares.push(own.collect::<Result<Vec<_>, _>>()?);
+    }
+    for (sum, squares) in sums.iter_mut().zip(&squares) {
+        let own = slots.sum(&squares.iter().collect::<Vec<_>>())?;
+        *sum = slots.add(sum, &own)?;
+    }
+    let one = if squares.is_empty() { 2.0 } else { 3.0 };
+    let mut norm = |half: usize| {
+        let norm = slots.affine(&sums[half], -1, Complex::real(one))?;
+        // One level above the result, where sums of the squares are.
+        let level = slots.level(&norm).saturating_sub(1);
+        slots.lower(&norm, level)
+    };
+    let (real, imaginary) = (norm(0)?, norm(1)?);
+    let negative = slots.affine(&imaginary, -1, Complex::ZERO)?;
+    Ok(Ready::Squares(Squares {
+        high: <[Vec<S::Value>; 2]>::try_from(squares).ok(),
+        low,
+        norms: [real, imaginary, negative],
+    }))
 }
 
 /// The selectors of the high and of the low digit, not cleaned, from exp(2πi·x), at these levels at most.
@@ -597,8 +736,8 @@ pub fn two_digits<S: Slots>(
         squares.push(slots.mul(&squares[k], &squares[k])?);
     }
     let turned = &squares[high as usize];
-    let low_harmonics = harmonics(slots, turned, low)?;
-    let low_selected = selectors(slots, &low_harmonics, levels[1])?;
+    let low_powers = root_powers(slots, turned, low)?;
+    let low_selected = selectors(slots, &low_powers, levels[1])?;
     // exp(-2πi·k·l/2^b)
     let (size, all) = (1usize << low, 1usize << (high + low));
     let back = |k: usize| {
@@ -607,20 +746,20 @@ pub fn two_digits<S: Slots>(
             .collect();
         Harmonics::interpolate(&values)
     };
-    let high_harmonics = if high < DIRECT_BITS {
-        let z = multiply(slots, z, &low_harmonics, &back(1))?;
-        harmonics(slots, &z, high)?
+    let high_powers = if high < DIRECT_BITS {
+        let z = multiply(slots, z, &low_powers, &back(1))?;
+        root_powers(slots, &z, high)?
     } else {
         let mut powers = Vec::new();
-        let level = low_harmonics.cosines.iter().map(|value| slots.level(value));
+        let level = low_powers.powers.iter().map(|value| slots.level(value));
         let level = level.min().unwrap_or(0);
         for (index, power) in powers_to_half(slots, &squares, level)?.iter().enumerate() {
-            let factor = interpolate(slots, &low_harmonics, &back(index + 1))?;
+            let factor = interpolate(slots, &low_powers, &back(index + 1))?;
             powers.push(slots.mul(power, &factor)?);
         }
-        real_harmonics(slots, &powers)?
+        with_conjugates(slots, powers)?
     };
-    let high_selected = selectors(slots, &high_harmonics, levels[0])?;
+    let high_selected = selectors(slots, &high_powers, levels[0])?;
     Ok([high_selected, low_selected])
 }
 
@@ -628,7 +767,7 @@ pub fn two_digits<S: Slots>(
 /// no more when the phase is corrected once, before its powers are made.
 pub(crate) const DIRECT_BITS: u32 = 3;
 
-/// Levels from the harmonics of the low digit to the selectors of the high one.
+/// Levels from the powers of the low digit to the selectors of the high one.
 pub(crate) fn correction_levels(high: u32) -> usize {
     if high < DIRECT_BITS {
         1 + (high as usize - 1) + 1
@@ -664,30 +803,28 @@ fn powers_to_half<S: Slots>(
 }
 
 /// A value times a function on roots of unity; one level. The function's factors are multiplied into the value, which has
-/// levels to spare beside the harmonics, before they meet these in one sum of products.
+/// levels to spare beside the powers, before they meet these in one sum of products.
 fn multiply<S: Slots>(
     slots: &mut S,
     value: &S::Value,
-    harmonics: &RealHarmonics<S::Value>,
+    powers: &RootPowers<S::Value>,
     function: &Harmonics,
 ) -> Result<S::Value, S::Error> {
-    let cosines = harmonics.cosines.iter().zip(&function.cosines);
-    let sines = harmonics.sines.iter().zip(&function.sines);
-    let terms: Vec<_> = cosines.chain(sines).collect();
-    let level = terms.iter().map(|(harmonic, _)| slots.level(harmonic));
+    let terms: Vec<_> = powers.terms(function).map(|(_, term)| term).collect();
+    let level = terms.iter().map(|(power, _)| slots.level(power));
     let level = level.min().unwrap_or(0);
     let value = slots.lower(value, level + 1)?;
     let constant = slots.combine(&[(&value, function.constant)], Complex::ZERO)?;
     let factors = terms
         .iter()
-        .map(|(_, factor)| slots.combine(&[(&value, **factor)], Complex::ZERO))
+        .map(|(_, factor)| slots.combine(&[(&value, *factor)], Complex::ZERO))
         .collect::<Result<Vec<_>, _>>()?;
-    let harmonics = terms.iter().map(|(harmonic, _)| *harmonic);
-    let product = slots.products(&harmonics.zip(&factors).collect::<Vec<_>>())?;
+    let powers = terms.iter().map(|(power, _)| *power);
+    let product = slots.products(&powers.zip(&factors).collect::<Vec<_>>())?;
     slots.add(&product, &constant)
 }
 
-/// A table's values as fractions of 2^output_bits, from the digits of its argument.
+/// A table's values as fractions of 2^output_bits, from the digits of its argument: those of the halves of a column in real and imaginary parts.
 ///
 /// # Errors
 /// Those of the arithmetic.
@@ -696,26 +833,70 @@ fn multiply<S: Slots>(
 /// If the table is one of messages with another number of bits than the digits have.
 pub fn look_up<S: Slots>(
     slots: &mut S,
-    selected: &Selected<S::Value>,
+    digits: &Ready<S::Value>,
     table: &Table,
 ) -> Result<S::Value, S::Error> {
-    let fractions = table.fractions();
-    match selected {
-        Selected::Harmonics(harmonics) => {
-            assert_eq!(fractions.len(), 2 * harmonics.cosines.len());
-            interpolate(slots, harmonics, &Harmonics::interpolate(&fractions))
+    let mut fractions = table.fractions();
+    let Squares { high, low, norms } = match digits {
+        Ready::Raw([real, imaginary]) => {
+            let real = raw_look_up(slots, real, &fractions)?;
+            let imaginary = raw_look_up(slots, imaginary, &fractions)?;
+            return join(slots, &real, &imaginary);
         }
-        Selected::One(selectors) => weigh(slots, selectors, &fractions),
+        Ready::Squares(squares) => squares,
+    };
+    fractions.iter_mut().for_each(|x| *x = *x * 0.5);
+    let sums = match high {
+        None => {
+            let sum = weigh(slots, low, &fractions)?;
+            [sum.clone(), sum]
+        }
+        Some([real, imaginary]) => {
+            let rows = rows(slots, low, &fractions, real.len())?;
+            let mut of_half = |high: &[S::Value]| {
+                let pairs: Vec<_> = high.iter().zip(&rows).collect();
+                slots.products(&pairs)
+            };
+            [of_half(real)?, of_half(imaginary)?]
+        }
+    };
+    let [real, imaginary, negative] = norms;
+    let plus = slots.products(&[(real, &sums[0]), (imaginary, &sums[1])])?;
+    let minus = slots.products(&[(real, &sums[0]), (negative, &sums[1])])?;
+    let conjugate = slots.conjugate(&minus)?;
+    slots.add(&plus, &conjugate)
+}
+
+/// The values of one half from digits that are not cleaned.
+fn raw_look_up<S: Slots>(
+    slots: &mut S,
+    selected: &Selected<S::Value>,
+    fractions: &[Complex],
+) -> Result<S::Value, S::Error> {
+    match selected {
+        Selected::Powers(powers) => {
+            assert_eq!(fractions.len(), 2 * powers.powers.len());
+            interpolate(slots, powers, &Harmonics::interpolate(fractions))
+        }
+        Selected::One(selectors) => weigh(slots, selectors, fractions),
         Selected::Two(high, low) => {
-            assert_eq!(fractions.len(), high.len() * low.len());
-            let rows = fractions
-                .chunks_exact(low.len())
-                .map(|row| weigh(slots, low, row))
-                .collect::<Result<Vec<_>, _>>()?;
+            let rows = rows(slots, low, fractions, high.len())?;
             let pairs: Vec<_> = high.iter().zip(&rows).collect();
             slots.products(&pairs)
         }
     }
+}
+
+/// For each value of the high digit what a table makes of the low one's values.
+fn rows<S: Slots>(
+    slots: &mut S,
+    low: &[S::Value],
+    fractions: &[Complex],
+    count: usize,
+) -> Result<Vec<S::Value>, S::Error> {
+    assert_eq!(fractions.len(), count * low.len());
+    let rows = fractions.chunks_exact(low.len());
+    rows.map(|row| weigh(slots, low, row)).collect()
 }
 
 fn weigh<S: Slots>(
@@ -724,12 +905,8 @@ fn weigh<S: Slots>(
     weights: &[Complex],
 ) -> Result<S::Value, S::Error> {
     assert_eq!(selectors.len(), weights.len());
-    weighted_sum(
-        slots,
-        selectors.iter().zip(weights),
-        Complex::ZERO,
-        usize::MAX,
-    )
+    let terms = selectors.iter().zip(weights.iter().copied());
+    weighted_sum(slots, terms, Complex::ZERO, usize::MAX)
 }
 
 /// The real and imaginary parts of a value, each twice as large.

@@ -376,28 +376,25 @@ impl WidePipeline {
     ///
     /// # Errors
     /// Those of the arithmetic.
-    pub fn column_of<S: LinearSlots>(
+    pub fn column_of<'v, S: LinearSlots>(
         &self,
         slots: &mut S,
-        apart: &Apart<S::Value>,
+        apart: &'v Apart<S::Value>,
         part: Part,
     ) -> Result<S::Value, S::Error> {
         let unit = (-f64::from(self.shape.bits())).exp2();
         let early = early_bits(self.shape.digits(part));
         let mut halves = Vec::new();
         for half in 0..2 {
-            let places = |selectors: &[S::Value], step: f64| -> Vec<(S::Value, Complex)> {
-                let values = selectors.iter().cloned().enumerate();
-                values
-                    .map(|(m, value)| (value, Complex::real(m as f64 * step)))
-                    .collect()
+            let places = |selectors: &'v [S::Value], step: f64| {
+                let values = selectors.iter().enumerate();
+                values.map(move |(m, value)| (value, Complex::real(m as f64 * step)))
             };
-            let mut terms = places(&apart.early[half], unit);
+            let mut terms: Vec<_> = places(&apart.early[half], unit).collect();
             if let Some(late) = &apart.late {
                 terms.extend(places(&late[half], unit * f64::from(1 << early)));
             }
-            let terms = terms.iter().map(|(value, factor)| (value, factor));
-            let sum = table::weighted_sum(slots, terms, Complex::ZERO, usize::MAX)?;
+            let sum = table::weighted_sum(slots, terms.into_iter(), Complex::ZERO, usize::MAX)?;
             halves.push(sum);
         }
         let value = table::join(slots, &halves[0], &halves[1])?;
@@ -715,8 +712,8 @@ pub fn raw_selectors<S: Slots>(
         .map(|(cleanings, level)| below + level + 2 * cleanings as usize);
     let z = table::exponential(slots, t, &shape.exponential)?;
     if digits.low() == 0 {
-        let harmonics = table::harmonics(slots, &z, digits.high())?;
-        let early = table::selectors(slots, &harmonics, levels[1])?;
+        let powers = table::root_powers(slots, &z, digits.high())?;
+        let early = table::selectors(slots, &powers, levels[1])?;
         Ok([Vec::new(), early])
     } else {
         table::two_digits(slots, &z, digits, levels)

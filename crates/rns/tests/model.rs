@@ -131,8 +131,9 @@ fn formulas_give_the_noise_of_the_model() {
 
         let mut formula = Formula::new(noise);
         let t = formula.input(shape.levels(), &points, input);
-        let selected = table::select(&mut formula, &t, &shape).unwrap();
-        let out = table::look_up(&mut formula, &selected, &table).unwrap();
+        let halves = [(); 2].map(|()| table::select(&mut formula, &t, &shape).unwrap());
+        let digits = table::square(&mut formula, halves, &shape).unwrap();
+        let out = table::look_up(&mut formula, &digits, &table).unwrap();
         let expected = formula.real_variances(&out);
 
         let mut model = Model::new(noise, 7);
@@ -143,8 +144,9 @@ fn formulas_give_the_noise_of_the_model() {
             level: shape.levels(),
             slots,
         };
-        let selected = table::select(&mut model, &t, &shape).unwrap();
-        let found = table::look_up(&mut model, &selected, &table).unwrap();
+        let halves = [(); 2].map(|()| table::select(&mut model, &t, &shape).unwrap());
+        let digits = table::square(&mut model, halves, &shape).unwrap();
+        let found = table::look_up(&mut model, &digits, &table).unwrap();
         let values = formula.values(&out);
         let mut ratios = 0.0;
         for (m, &variance) in expected.iter().enumerate() {
@@ -221,14 +223,14 @@ fn two_digits_share_one_exponential() {
         .look_up(&mut model, &digits, &random_table(8, 8, 0))
         .unwrap();
     let second = model.count(Operation::KeySwitch) - first;
-    // Each half: the exponential, 4 squarings, 2 x (7 powers + 8 conjugations), 1 correction, 2 x 15 x 2 cleanings.
+    // Both halves: squares of the low digit, and two sums. Each half: the exponential, 4 squarings, 7 + 4 + 8 powers, 16 conjugations, 16 squares of the high digit.
     let rotations: usize = pipeline
         .to_slots()
         .iter()
         .flat_map(|p| p.giants())
         .filter(|g| g.rotation != 0)
         .count();
-    let exponential = (first - 1 - rotations) / 2 - 4 - 30 - 1 - 60;
+    let exponential = (first - 1 - rotations - 16 - 2) / 2 - 4 - 19 - 16 - 16;
     assert!((12..=20).contains(&exponential), "{exponential}");
     assert!(second < 20, "a further table costs {second}");
     assert_eq!(model.level(&column), pipeline.levels());
