@@ -192,7 +192,7 @@ pub enum SessionError {
     },
     /// Keys are to be replaced, and others of the same client key would stay under the key id.
     #[error(
-        "{vr} is replaced, and {other} of the other client key would stay: delete that first, or put {vr} under another key id"
+        "{vr} is replaced, and {other} of another client key would stay: delete that first, or put {vr} under another key id"
     )]
     Stays {
         /// The key to be put.

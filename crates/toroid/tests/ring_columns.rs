@@ -584,13 +584,13 @@ fn keys_that_would_stay_are_named() {
     let (place, ..) = NARROW.drive();
     place.ok("keys generate --params tiny-wopbs --unencrypted --out other");
     let put = "put d.img other/bootstrapping.key other/key-switching.key --replace";
-    place.fails(1, put, &["of the other client key would stay"]);
+    place.fails(1, put, &["of another client key would stay"]);
     place.ok("column keys d.img --key other/client.key --ring tiny-ring --replace");
     place.ok(put);
     place.fails(
         1,
         "column keys d.img --ring tiny-ring --replace",
-        &["key:0:1 of the other client key would stay"],
+        &["key:0:1 of another client key would stay"],
     );
 }
 
