@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toroid._trace import Place, Value, caller, index_of, located
+from toroid._lines import Place, caller, located
+from toroid._trace import Value, index_of
 
 #: The most letters of an expression that are shown, but for its last part.
 LETTERS = 4000

@@ -13,8 +13,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from toroid import _notebook
 from toroid._cancel import cancelled
+from toroid._lines import caller, located
 from toroid._notebook import Output
-from toroid._trace import caller, located
 
 Report = Callable[[str, int, int], object]
 Progress = bool | Report | None

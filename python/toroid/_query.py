@@ -14,9 +14,10 @@ from toroid import _core
 from toroid._columns import columns_of, numbers_of
 from toroid._errors import MissingError, NoiseError, UntrustedError
 from toroid._expr import Aggregate, Expr, as_expr, col, count, is_condition
+from toroid._lines import caller, located
 from toroid._progress import Progress, twin
 from toroid._rounds import Carried, Compared, CompiledRounds, Key, Network, Rounds, RoundsCost, Words
-from toroid._trace import Graph, Value, caller, index_of, located, refuse, select
+from toroid._trace import Graph, Value, index_of, refuse, select
 from toroid._types import failure_of
 
 if TYPE_CHECKING:

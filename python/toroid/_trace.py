@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, SupportsIndex
 
@@ -15,32 +13,11 @@ import numpy as np
 from toroid import _core
 from toroid._cancel import check
 from toroid._errors import GraphError
+from toroid._lines import caller, located
 from toroid._types import Range, range_of, wrap_name
-
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 #: The most entries of a table.
 MAX_TABLE_ENTRIES = 1 << 16
-
-
-#: A file and a line that the user wrote.
-Place = tuple[str, int]
-
-
-def caller() -> Place:
-    """The file and the line that the user wrote: that of the innermost call from outside of this package, or that of [located][] if that is nearer."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
-        if frame.f_code is located.__code__:
-            place: Place = frame.f_locals["place"]
-            return place
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
-
-
-def located(place: Place, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Calls a function in the name of a line that was written before, such as that of an expression of columns."""
-    return function(*arguments, **named)
 
 
 def refusal(message: str, **attributes: object) -> GraphError:
