@@ -17,8 +17,8 @@ from toroid._program import Compiled
 from toroid._progress import Progress, reporter
 from toroid._rounds import BLOCK_ROWS, Cell, Encrypted, Rounds, cut_words, gathered
 from toroid._status import JobStatus
-from toroid.ray._places import Rows, why
-from toroid.ray._run import MAX_FAILURES
+from toroid.ray._places import Rows
+from toroid.ray._workers import MAX_FAILURES, Workers
 
 if TYPE_CHECKING:
     from toroid.ray._table import ShardedTable
@@ -43,16 +43,13 @@ class Comparison(Encrypted):
         super().__init__(rounds, log2_failure)
         self._table = table
         self._cluster = table.cluster
-        self.block = BLOCK_ROWS * len(self._workers())
+        self._workers = Workers(table)
+        self.block = BLOCK_ROWS * len(self._workers.names)
         # Their tables take too much room to go with every range.
         self._sent = {step: [ray.put(compiled)] for step, compiled in self._programs.items()}
         self._calls: dict[Any, tuple[Part, str, float]] = {}
         self._waiting: deque[Part] = deque()
-        self._failures_of: Counter[str] = Counter()
-        self._silent: set[str] = set()
         self._columns: dict[str, EncryptedColumn] = {}
-        self._reasons: dict[str, str] = {}
-        self._last: Exception | None = None
         self._total = sum(network.comparisons for network in rounds.networks)
         self._compared = 0
         self._parts_done = 0
@@ -99,11 +96,7 @@ class Comparison(Encrypted):
 
     def has_lost(self, worker: str) -> bool:
         """Whether it has given up a drive or node."""
-        return self._failures_of[worker] >= MAX_FAILURES
-
-    def _workers(self) -> tuple[str, ...]:
-        nodes = self._cluster.nodes if self._table.key_id in self._cluster._keys else ()
-        return (*self._cluster.locations, *nodes)
+        return not self._workers.is_alive(worker)
 
     def _column(self, name: str, place: int) -> _core.EncryptedRows:
         if name not in self._columns:
@@ -115,14 +108,14 @@ class Comparison(Encrypted):
             yield next(iter(by_drive.values())), size
 
     def _compute(self, step: tuple[int, int], inputs: Mapping[str, list[list[Cell]]], rows: int) -> _core.EncryptedRows:
-        size = min(self._table.unit_rows(self._programs[step]), math.ceil(rows / (RANGES * len(self._workers()))))
+        size = min(self._table.unit_rows(self._programs[step]), math.ceil(rows / (RANGES * len(self._workers.names))))
         self._waiting = deque(Part(first, min(first + size, rows)) for first in range(0, rows, size))
         found: dict[Part, _core.EncryptedRows] = {}
         try:
             while self._waiting or self._calls:
                 self._occupy(step, inputs)
                 if not self._calls:
-                    raise self._nobody()
+                    raise self._workers.error(DriveError, f"no drive could compare rows of table {self.table}")
                 for call in self._cluster._wait(list(self._calls)):
                     part, worker, _ = self._calls.pop(call)
                     self._ended(part, worker, self._cluster._answer(worker, call), found)
@@ -136,8 +129,8 @@ class Comparison(Encrypted):
     def _occupy(self, step: tuple[int, int], inputs: Mapping[str, list[list[Cell]]]) -> None:
         """Gives ranges to whoever is idle."""
         busy = {worker for _, worker, _ in self._calls.values()}
-        for worker in self._workers():
-            if worker in busy or self.has_lost(worker):
+        for worker in self._workers.names:
+            if worker in busy or not self._workers.is_alive(worker):
                 continue
             part = next((part for part in self._waiting if part.failures[worker] < MAX_FAILURES), None)
             if part is None:
@@ -172,41 +165,21 @@ class Comparison(Encrypted):
             self._failed(part, worker, answer)
         else:
             found[part] = answer
-            self._failures_of[worker] = 0
             self._parts_done += 1
-            tally = self._cluster._figures.tally(worker)
-            tally.rows += part.end - part.first
-            tally.units += 1
+            self._workers.succeeded(worker, part.end - part.first)
 
     def _failed(self, part: Part, worker: str, error: Exception) -> None:
-        # A drive that says what is wrong is there, and other ranges may do.
-        is_answer = not isinstance(error, DriveError) or error.status is not None
-        self._failures_of[worker] = 0 if is_answer else self._failures_of[worker] + 1
+        self._workers.failed(worker, error)
+        self._workers.blame(worker, error)
         part.failures[worker] += 1
-        self._reasons[worker] = str(error)
-        self._last = error
-        tally = self._cluster._figures.tally(worker)
-        tally.failures, tally.reason = tally.failures + 1, str(error)
         self._retries += 1
         self._waiting.append(part)
 
     def _give_up_silent(self) -> None:
         """Gives the ranges of drives that stand still to others, and takes drives back that answer again."""
-        for worker in [worker for worker in self._silent if not self._cluster._is_silent(worker)]:
-            self._silent.discard(worker)
-            self._failures_of[worker] = 0
+        self._workers.take_back()
         for call, (part, worker, _) in list(self._calls.items()):
             if self._cluster._is_silent(worker):
                 del self._calls[call]
                 self._failed(part, worker, self._cluster._silence(worker))
-                self._silent.add(worker)
-                self._failures_of[worker] = MAX_FAILURES
-
-    def _nobody(self) -> DriveError:
-        error = DriveError(
-            f"no drive could compare rows of table {self.table} ({why(self._reasons)})",
-            reason=getattr(self._last, "reason", None),
-            status=getattr(self._last, "status", None),
-        )
-        error.__cause__ = self._last
-        return error
+                self._workers.give_up(worker)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,16 +19,15 @@ from toroid._query import EncryptedParts
 from toroid._status import JobStatus
 from toroid.ray._job import Job
 from toroid.ray._keeper import Unsent
-from toroid.ray._places import Cell, MissingRows, Rows, Shard, gaps, shown, why
+from toroid.ray._places import Cell, MissingRows, Rows, Shard, gaps, shown
 from toroid.ray._tree import Branch, trees
+from toroid.ray._workers import MAX_FAILURES, Workers
 
 if TYPE_CHECKING:
     from toroid.ray._table import ShardedTable
 
 #: Drives that may compute a row that is verified: with three, the one that is wrong is known.
 MAX_COPIES = 3
-#: Failures of a drive with a unit after which it gets the unit no more; and so many in a row, none of them an answer of the drive, end it for the job.
-MAX_FAILURES = 2
 #: A unit is given to another drive, too, once it takes so many times the median of the last ones.
 STEAL_AFTER = 2.0
 LAST = 101
@@ -86,12 +85,9 @@ class Run:
         self._seconds: deque[float] = deque(maxlen=LAST)
         # Of units that nodes compute: who sends the rows.
         self._senders: dict[Any, str] = {}
-        self._silent: set[str] = set()
+        self._workers = Workers(table, table._silent)
         # When drives are looked at again.
         self._look = 0.0
-        self._failures: dict[str, int] = defaultdict(int)
-        self._reasons: dict[str, str] = dict(table._silent)
-        self._last: Exception | None = None
         self._finished = 0
         # Rows that were done when it began, and units done, given out again, and taken over from a slow drive.
         self._resumed = 0
@@ -166,7 +162,7 @@ class Run:
 
     def has_lost(self, worker: str) -> bool:
         """Whether it has given up a drive or node."""
-        return self._failures.get(worker, 0) >= MAX_FAILURES
+        return not self._workers.is_alive(worker)
 
     def _cut(self) -> Iterator[Unit]:
         """The units of work for the rows that are not done."""
@@ -256,17 +252,13 @@ class Run:
     def _occupy(self) -> None:
         """Gives units to whoever is idle: first to those who have the rows."""
         busy = {drive for _, drive, _ in self._calls.values()}
-        nodes = self._cluster.nodes if self._table.key_id in self._cluster._keys else ()
-        for worker in [*self._cluster.locations, *nodes]:
-            if worker not in busy and self._is_alive(worker) and (chosen := self._next(worker)) is not None:
+        for worker in self._workers.names:
+            if worker not in busy and self._workers.is_alive(worker) and (chosen := self._next(worker)) is not None:
                 self._start(chosen, worker)
 
     def _is_needed(self) -> bool:
         """Whether something under way is still needed, and is no second try of what another drive has done meanwhile."""
         return bool(any(self._waiting.values()) or self._checks or any(len(unit.done) < unit.copies for unit, _, _ in self._calls.values()))
-
-    def _is_alive(self, worker: str) -> bool:
-        return self._failures[worker] < MAX_FAILURES
 
     def _may_take(self, worker: str, unit: Unit) -> bool:
         """Whether a drive has the rows, or can get them, and has neither computed them, nor is about to, nor has failed with them too often."""
@@ -293,7 +285,7 @@ class Run:
         return taken
 
     def _can_be_checked(self, unit: Unit) -> bool:
-        return any(self._is_alive(drive) and self._may_take(drive, unit) for drive in unit.cell.drives)
+        return any(self._workers.is_alive(drive) and self._may_take(drive, unit) for drive in unit.cell.drives)
 
     def _start(self, unit: Unit, worker: str) -> None:
         if not unit.running and not unit.done and unit.copies > 1:
@@ -324,7 +316,7 @@ class Run:
 
     def _pass(self, unit: Unit, node: str, kept: str) -> tuple[str, Any]:
         """Has a drive send rows to a node that computes them; gives the drive and the call."""
-        drives = [drive for drive in unit.cell.drives if self._is_alive(drive)] or unit.cell.drives
+        drives = [drive for drive in unit.cell.drives if self._workers.is_alive(drive)] or unit.cell.drives
         source = drives[unit.first % len(drives)]
         shard = unit.cell.on(source)
         assert shard is not None
@@ -352,13 +344,10 @@ class Run:
         if isinstance(answer, Exception):
             self._failed(unit, drive, answer)
             return
-        self._failures[drive] = 0
+        self._workers.succeeded(drive, unit.end - unit.first)
         self._seconds.append(self._cluster._now() - unit.started)
         is_first = not unit.done
         unit.done.add(drive)
-        tally = self._cluster._figures.tally(drive)
-        tally.rows += unit.end - unit.first
-        tally.units += 1
         if is_first:
             self._finished += unit.end - unit.first
             self._units_done += 1
@@ -412,9 +401,7 @@ class Run:
         if self._cluster._now() < self._look:
             return
         self._look = self._cluster._now() + LOOK
-        for worker in [worker for worker in self._silent if not self._cluster._is_silent(worker)]:
-            self._silent.discard(worker)
-            self._failures[worker] = 0
+        self._workers.take_back()
         for call, (unit, worker, _) in list(self._calls.items()):
             # Rows for a node come from a drive.
             sender = self._senders.get(call, worker)
@@ -425,8 +412,7 @@ class Run:
             unit.running.discard(worker)
             error = self._cluster._silence(silent)
             self._failed(unit, worker, error if silent == worker else Unsent(str(error)))
-            self._silent.add(silent)
-            self._failures[silent] = MAX_FAILURES
+            self._workers.give_up(silent)
 
     def _deliver(self, branch: Branch) -> None:
         """Takes a result here, or has its rows computed again."""
@@ -451,15 +437,10 @@ class Run:
         self._index()
 
     def _failed(self, unit: Unit, worker: str, error: Exception) -> None:
-        # A drive that says what is wrong is there, and other units may do. What did not reach a node is no fault of it.
-        is_answer = not isinstance(error, DriveError) or error.status is not None or isinstance(error, Unsent)
-        self._failures[worker] = 0 if is_answer else self._failures[worker] + 1
+        self._workers.failed(worker, error)
         if not self._has_moved(unit, worker, error):
             unit.failures[worker] += 1
-            self._reasons[worker] = str(error)
-            tally = self._cluster._figures.tally(worker)
-            tally.failures, tally.reason = tally.failures + 1, str(error)
-            self._last = error
+            self._workers.blame(worker, error)
         if unit.done or unit.running:
             # It is still to be compared, by this drive or another one.
             if unit.copies > 1 and unit not in self._checks:
@@ -477,22 +458,10 @@ class Run:
 
     def _not_compared(self, rows: Sequence[Rows]) -> DriveError:
         lonely = ", ".join(f"{first}..{end} ({', '.join(self._job.done[first, end])})" for first, end in rows)
-        error = DriveError(
-            f"rows of table {self._table.name} were to be compared, and one drive alone has computed them: {lonely}" + (f" ({why(self._reasons)})" if self._reasons else ""),
-            reason=getattr(self._last, "reason", None),
-            status=getattr(self._last, "status", None),
-        )
+        error = self._workers.error(DriveError, f"rows of table {self._table.name} were to be compared, and one drive alone has computed them: {lonely}")
         error.add_note("A job with a file keeps the results: resume it once the drives are back, or with verify=0, which compares nothing.")
-        error.__cause__ = self._last
         return error
 
     def _missing(self, rows: Sequence[Rows]) -> MissingRows:
-        error = MissingRows(
-            f"no drive could compute the rows {shown(rows)} of table {self._table.name}" + (f" ({why(self._reasons)})" if self._reasons else ""),
-            rows=tuple(rows),
-            reasons=self._reasons,
-            reason=getattr(self._last, "reason", None),
-            status=getattr(self._last, "status", None),
-        )
-        error.__cause__ = self._last
-        return error
+        message = f"no drive could compute the rows {shown(rows)} of table {self._table.name}"
+        return self._workers.error(MissingRows, message, rows=tuple(rows), reasons=self._workers.reasons)
