@@ -535,7 +535,7 @@ class Query:
         plan = self._plan()
         compiled = self._compiled(plan, log2_failure)
         columns = {f"c{place}": name for place, name in enumerate(plan.inputs)}
-        compared = None if plan.rounds is None else plan.rounds.run(log2_failure, progress)
+        compared = None if plan.rounds is None else self._table.compare(plan.rounds, log2_failure, progress)
         other = None
         if compiled is not None:
             other = Answer(compiled, self._table.compute(compiled, columns, None, progress, plan.finish), self._table.rows, plan.finish)

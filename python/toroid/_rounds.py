@@ -19,7 +19,6 @@ from toroid import _core
 from toroid._columns import Digit, Layout
 from toroid._errors import FullError
 from toroid._picture import Part, picture
-from toroid._progress import Progress
 from toroid._trace import Graph, Value, maximum, minimum, refuse, select
 from toroid._types import Range, failure_of
 
@@ -473,10 +472,6 @@ class Rounds:
     def simulate(self, data: Mapping[str, list[int]]) -> list[list[list[int]]]:
         """What the words of the wanted rows are, of columns of plain numbers of their types by their names."""
         return self.play(_Clear(self, data), lambda _done, _total: None)
-
-    def run(self, log2_failure: float, progress: Progress) -> tuple[list[list[_core.EncryptedRows]], float]:
-        """Has the table's drive or drives compute the words of the wanted rows. The second result is log2 of the probability that some round went wrong."""
-        return self.table.compare(self, log2_failure, progress)
 
 
 class _Clear:
