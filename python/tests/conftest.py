@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import toroid
 from toroid import _core
 
 # Clusters of Ray that tests start admit this process and its children. Ray reads this when it is imported.
@@ -23,3 +25,13 @@ def drive() -> Iterator[_core.Drive]:
     drive = _core.Drive.temporary()
     yield drive
     drive.close()
+
+
+@pytest.fixture(scope="module")
+def client() -> toroid.Client:
+    return toroid.Client.generate("tiny-wopbs")
+
+
+@pytest.fixture(scope="module")
+def keys(client: toroid.Client) -> Any:
+    return client.public_keys()

@@ -14,16 +14,6 @@ import toroid
 from toroid import col
 
 
-@pytest.fixture(scope="module")
-def client() -> toroid.Client:
-    return toroid.Client.generate("tiny-wopbs")
-
-
-@pytest.fixture(scope="module")
-def keys(client: toroid.Client) -> Any:
-    return client.public_keys()
-
-
 @pytest.fixture
 def drive(keys: Any) -> Iterator[toroid.Drive]:
     with toroid.open() as drive:

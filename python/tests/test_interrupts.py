@@ -31,16 +31,6 @@ def interrupt(*_: object) -> None:
     time.sleep(0.01)
 
 
-@pytest.fixture(scope="module")
-def client() -> toroid.Client:
-    return toroid.Client.generate("tiny-wopbs")
-
-
-@pytest.fixture(scope="module")
-def keys(client: toroid.Client) -> Any:
-    return client.public_keys()
-
-
 @toroid.program
 def successor(x: toroid.u4) -> Any:
     return x + 1

@@ -41,11 +41,6 @@ def ray() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def client() -> toroid.Client:
-    return toroid.Client.generate("tiny-wopbs")
-
-
-@pytest.fixture(scope="module")
 def cluster(ray: Any, client: toroid.Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from toroid.ray import Cluster
 

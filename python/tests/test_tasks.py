@@ -17,11 +17,6 @@ from toroid._progress import twin
 OWNERS = [toroid, toroid.Client, toroid.Drive, toroid.Table, toroid.Query, toroid.GraphProgram]
 
 
-@pytest.fixture(scope="module")
-def client() -> toroid.Client:
-    return toroid.Client.generate("tiny-wopbs")
-
-
 @toroid.program
 def successor(x: toroid.u4) -> Any:
     return x + 1
