@@ -1067,10 +1067,9 @@ fn load_ring(opened: &Opened, key_id: u32, converts: bool, output: &Output) -> a
     let loaded = opened.session().load_ring_keys(key_id, converts, &progress);
     match opened.drive.wait(loaded) {
         Err(SessionError::Missing(vr)) => {
-            let kind = KeyKind::ALL.into_iter();
-            let kind = kind
-                .filter(|kind| kind.data_id() == vr.data_id())
-                .fold(KeyKind::Ring, |_, kind| kind);
+            let mut kinds = KeyKind::ALL.into_iter();
+            let kind = kinds.find(|kind| kind.data_id() == vr.data_id());
+            let kind = kind.unwrap_or(KeyKind::Ring);
             anyhow::bail!("the drive has no {kind} in {vr}: make it by toroid column keys")
         }
         loaded => wait(opened, async { loaded })?,
