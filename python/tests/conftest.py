@@ -13,6 +13,8 @@ from toroid import _core
 
 # Clusters of Ray that tests start admit this process and its children. Ray reads this when it is imported.
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+# A cluster that runs beside the tests, or one that ended and left its address in Ray's folder, is not theirs.
+os.environ["RAY_ADDRESS"] = "local"
 
 
 @pytest.fixture(scope="session", params=["tiny", "tiny-wopbs"])
