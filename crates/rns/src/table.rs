@@ -31,6 +31,7 @@
 //! This is an engineering judgement and no legal advice.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use crate::complex::Complex;
 use crate::interpolation::{self, Harmonics, SelectorErrors};
@@ -329,26 +330,26 @@ impl<V> RootPowers<V> {
     }
 }
 
-/// Chebyshev's polynomials of a value, made when they are wanted, each also at lower levels.
+/// Chebyshev's polynomials of a value, made when they are wanted, each also at lower levels. A copy of one would cost as much memory as it has.
 struct ChebyshevBasis<V> {
     /// By k, at the levels where products leave them.
-    values: BTreeMap<usize, V>,
+    values: BTreeMap<usize, Rc<V>>,
     /// By k and level.
-    lowered: BTreeMap<(usize, usize), V>,
+    lowered: BTreeMap<(usize, usize), Rc<V>>,
 }
 
 impl<V: Clone> ChebyshevBasis<V> {
     fn new(t: &V) -> ChebyshevBasis<V> {
         ChebyshevBasis {
-            values: BTreeMap::from([(1, t.clone())]),
+            values: BTreeMap::from([(1, Rc::new(t.clone()))]),
             lowered: BTreeMap::new(),
         }
     }
 
     /// `T_k`, at depth log2 k rounded up: `T_2k = 2·T_k² - 1`, `T_(2k+1) = 2·T_k·T_(k+1) - T_1`.
-    fn get<S: Slots<Value = V>>(&mut self, slots: &mut S, k: usize) -> Result<V, S::Error> {
+    fn get<S: Slots<Value = V>>(&mut self, slots: &mut S, k: usize) -> Result<Rc<V>, S::Error> {
         if let Some(known) = self.values.get(&k) {
-            return Ok(known.clone());
+            return Ok(Rc::clone(known));
         }
         let value = if k.is_multiple_of(2) {
             let half = self.get(slots, k / 2)?;
@@ -363,7 +364,8 @@ impl<V: Clone> ChebyshevBasis<V> {
             let minus = slots.affine(&first, 0, Complex::real(-1.0))?;
             slots.products(&[(&twice, &high), (&first, &minus)])?
         };
-        self.values.insert(k, value.clone());
+        let value = Rc::new(value);
+        self.values.insert(k, Rc::clone(&value));
         Ok(value)
     }
 
@@ -373,16 +375,16 @@ impl<V: Clone> ChebyshevBasis<V> {
         slots: &mut S,
         k: usize,
         level: usize,
-    ) -> Result<V, S::Error> {
+    ) -> Result<Rc<V>, S::Error> {
         let value = self.get(slots, k)?;
         if slots.level(&value) <= level {
             return Ok(value);
         }
         if let Some(known) = self.lowered.get(&(k, level)) {
-            return Ok(known.clone());
+            return Ok(Rc::clone(known));
         }
-        let value = slots.lower(&value, level)?;
-        self.lowered.insert((k, level), value.clone());
+        let value = Rc::new(slots.lower(&value, level)?);
+        self.lowered.insert((k, level), Rc::clone(&value));
         Ok(value)
     }
 }
@@ -420,7 +422,7 @@ fn series<S: Slots>(
     let mut factors: Vec<(usize, S::Value)> = Vec::new();
     // The level of all products.
     let mut common = usize::MAX;
-    let mut terms: Vec<(S::Value, Complex)> = Vec::new();
+    let mut terms: Vec<(Rc<S::Value>, Complex)> = Vec::new();
     while rest.len() > babies || (rest.len() > 1 && log2_ceil(rest.len() - 1) >= depth) {
         // c_(g+j)·T_(g+j) = c_(g+j)·(2·T_g·T_j - T_(g-j)).
         let g = 1 << (rest.len() - 1).ilog2();
@@ -442,14 +444,14 @@ fn series<S: Slots>(
     for (k, &coefficient) in rest.iter().enumerate().skip(1) {
         terms.push((basis.get(slots, k)?, coefficient));
     }
-    let terms = terms.iter().map(|(value, factor)| (value, *factor));
+    let terms = terms.iter().map(|(value, factor)| (&**value, *factor));
     if factors.is_empty() {
         return weighted_sum(slots, terms, rest[0], level);
     }
     let giants = factors.iter().map(|(g, _)| basis.at(slots, *g, common));
     let giants = giants.collect::<Result<Vec<_>, _>>()?;
     let pairs = factors.iter().zip(&giants);
-    let pairs: Vec<_> = pairs.map(|((_, factor), giant)| (factor, giant)).collect();
+    let pairs: Vec<_> = pairs.map(|((_, factor), giant)| (factor, &**giant)).collect();
     let product = slots.products(&pairs)?;
     if terms.len() == 0 {
         return slots.affine(&product, 1, rest[0]);
