@@ -411,6 +411,15 @@ impl Slots for Turning<'_> {
         self.turn(0, |inner| inner.combine_at(level, terms, constant))
     }
 
+    fn combine_rows_at(
+        &mut self,
+        level: usize,
+        values: &[&Ciphertext],
+        rows: &[(Vec<Complex>, Complex)],
+    ) -> Result<Vec<Ciphertext>, RnsError> {
+        self.turn(0, |inner| inner.combine_rows_at(level, values, rows))
+    }
+
     fn conjugate(&mut self, a: &Ciphertext) -> Result<Ciphertext, RnsError> {
         let level = self.level(a);
         self.switches((1, level), |inner| inner.conjugate(a))

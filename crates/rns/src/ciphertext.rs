@@ -392,11 +392,34 @@ impl Ciphertext {
         limbs: usize,
         terms: &[(&Ciphertext, [i128; 2])],
     ) -> Result<Ciphertext, RnsError> {
-        let mut rescaled = Self::of_terms(limbs, terms, |terms| {
-            RnsPoly::combination_divided(limbs, terms)
-        })?;
-        rescaled.scale /= rescaled.context().params().chain[limbs - 1] as f64;
-        Ok(rescaled)
+        let (values, factors): (Vec<&Ciphertext>, Vec<[i128; 2]>) = terms.iter().copied().unzip();
+        let mut rescaled = Self::combinations_rescaled(limbs, &values, &[factors])?;
+        Ok(rescaled.remove(0))
+    }
+
+    /// [`Ciphertext::combination_rescaled`] for each row of factors, one for each value; values are read once for all rows.
+    ///
+    /// # Errors
+    /// As for [`Ciphertext::combination_rescaled`].
+    ///
+    /// # Panics
+    /// If there are no values, or if a row has another length.
+    pub fn combinations_rescaled(
+        limbs: usize,
+        values: &[&Ciphertext],
+        rows: &[Vec<[i128; 2]>],
+    ) -> Result<Vec<Ciphertext>, RnsError> {
+        let first = values.first().expect("a combination has a term");
+        for value in values {
+            check_contexts(&first.b, &value.b)?;
+            check_limbs("a combination", limbs, value.limbs())?;
+        }
+        let b: Vec<&RnsPoly> = values.iter().map(|value| &value.b).collect();
+        let a: Vec<&RnsPoly> = values.iter().map(|value| &value.a).collect();
+        let parts = RnsPoly::combinations_divided(limbs, &b, rows)?.into_iter();
+        let parts = parts.zip(RnsPoly::combinations_divided(limbs, &a, rows)?);
+        let scale = first.scale / first.context().params().chain[limbs - 1] as f64;
+        Ok(parts.map(|(b, a)| Ciphertext { b, a, scale }).collect())
     }
 
     /// `factor·Σ weight·value` for each row of weights below 2^16, one for each value. The scale is that of the first value; the

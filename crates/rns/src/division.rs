@@ -263,6 +263,23 @@ impl RnsPoly {
         limbs: usize,
         terms: &[(&RnsPoly, [i128; 2])],
     ) -> Result<RnsPoly, RnsError> {
+        let (values, factors): (Vec<&RnsPoly>, Vec<[i128; 2]>) = terms.iter().copied().unzip();
+        let mut divided = Self::combinations_divided(limbs, &values, &[factors])?;
+        Ok(divided.remove(0))
+    }
+
+    /// The same for each row of factors, one for each value; values are read once for all rows.
+    ///
+    /// # Errors
+    /// As for [`RnsPoly::combination_divided`].
+    ///
+    /// # Panics
+    /// As for [`RnsPoly::combination_divided`], and if a row has another length.
+    pub fn combinations_divided(
+        limbs: usize,
+        values: &[&RnsPoly],
+        rows: &[Vec<[i128; 2]>],
+    ) -> Result<Vec<RnsPoly>, RnsError> {
         if limbs < 2 {
             return Err(RnsError::Limbs {
                 what: "rescaling",
@@ -270,36 +287,43 @@ impl RnsPoly {
                 found: limbs,
             });
         }
-        let context = terms.first().map(|(value, _)| Arc::clone(value.context()));
+        let context = values.first().map(|value| Arc::clone(value.context()));
         let context = context.expect("a combination has a term");
-        let keep = Basis::chain(limbs - 1);
-        let mut quotient = RnsPoly::raw(&context, keep, Form::Values);
-        for (value, _) in terms {
-            quotient.check(value);
+        assert!(
+            rows.iter().all(|row| row.len() == values.len()),
+            "a row with a factor for each value"
+        );
+        let (keep, degree) = (Basis::chain(limbs - 1), context.degree());
+        let quotient = |_: &Vec<[i128; 2]>| RnsPoly::raw(&context, keep, Form::Values);
+        let mut quotients: Vec<RnsPoly> = rows.iter().map(quotient).collect();
+        for value in values {
+            for quotient in &quotients {
+                quotient.check(value);
+            }
         }
         let modulus = |limb| context.modulus(Basis::chain(limbs), limb);
-        let mut last = context.pool.take(context.degree());
-        combine_limb(
-            modulus(limbs - 1),
-            limbs - 1,
-            terms,
-            1,
-            last.words_mut(),
-            None,
-        );
-        modulus(limbs - 1).plan.inverse(last.words_mut());
+        let mut last = context.pool.take(rows.len() * degree);
+        let mut lasts: Vec<&mut [u64]> = last.words_mut().chunks_exact_mut(degree).collect();
+        let limb = limbs - 1;
+        combine_limb(modulus(limb), limb, values, rows, 1, &mut lasts, None);
         let conversion = context.rescale(limbs, 1);
-        let to = quotient.words_mut().chunks_exact_mut(context.degree());
-        convert(&context, conversion, last.words(), to.enumerate().collect());
+        for (last, quotient) in lasts.into_iter().zip(&mut quotients) {
+            modulus(limb).plan.inverse(last);
+            let to = quotient.words_mut().chunks_exact_mut(degree);
+            convert(&context, conversion, last, to.enumerate().collect());
+        }
         context.pool.put(last);
-        context.each_limb(quotient.words_mut(), |limb, words| {
+        let words = quotients.iter_mut().map(RnsPoly::words_mut).collect();
+        context.each_limb_of_all(words, |limb, mut words| {
             let modulus = modulus(limb);
             let inverse = conversion.divisor_inverse(limb);
-            modulus.plan.forward(words);
+            for words in &mut words {
+                modulus.plan.forward(words);
+            }
             let own = Some(prime::neg(inverse, modulus.q()));
-            combine_limb(modulus, limb, terms, inverse, words, own);
+            combine_limb(modulus, limb, values, rows, inverse, &mut words, own);
         });
-        Ok(quotient)
+        Ok(quotients)
     }
 
     /// round(x/D), for values x without special limbs, D the product of their last `count` primes, which are dropped. Exact as

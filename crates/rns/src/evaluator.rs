@@ -329,6 +329,30 @@ impl Slots for Evaluator<'_> {
         Ok(result)
     }
 
+    /// In one pass over the values.
+    fn combine_rows_at(
+        &mut self,
+        below: usize,
+        values: &[&Ciphertext],
+        rows: &[(Vec<Complex>, Complex)],
+    ) -> Result<Vec<Ciphertext>, RnsError> {
+        let levels = values.iter().map(|value| level(value));
+        Self::common_level("combinations of slots", below + 1, levels)?;
+        let scale = self.scales[below] * self.prime(below + 1);
+        let row = |(factors, _): &(Vec<Complex>, Complex)| {
+            let terms = factors.iter().zip(values);
+            let factors = terms.map(|(&factor, value)| gaussian(factor, scale / value.scale()));
+            factors.collect::<Vec<_>>()
+        };
+        let factors: Vec<_> = rows.iter().map(row).collect();
+        let mut results = Ciphertext::combinations_rescaled(below + 2, values, &factors)?;
+        for (result, (_, constant)) in results.iter_mut().zip(rows) {
+            result.set_scale(self.scales[below]);
+            Self::add_constant(result, *constant);
+        }
+        Ok(results)
+    }
+
     /// In one pass.
     fn sum(&mut self, values: &[&Ciphertext]) -> Result<Ciphertext, RnsError> {
         let common = values.iter().map(|value| level(value)).min().unwrap_or(0);

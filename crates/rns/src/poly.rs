@@ -398,10 +398,14 @@ impl RnsPoly {
         let context = terms.first().map(|(value, _)| Arc::clone(&value.context));
         let context = context.expect("a combination has a term");
         let mut sum = Self::raw(&context, basis, Form::Values);
-        for (value, _) in terms {
+        let (values, factors): (Vec<&RnsPoly>, Vec<[i128; 2]>) = terms.iter().copied().unzip();
+        for value in &values {
             sum.check(value);
         }
-        sum.each(|modulus, i, limb| combine_limb(modulus, i, terms, 1, limb, None));
+        let rows = [factors];
+        sum.each(|modulus, i, limb| {
+            combine_limb(modulus, i, &values, &rows, 1, &mut [limb], None);
+        });
         sum
     }
 
@@ -797,58 +801,79 @@ pub(crate) fn dot_parts<'a>(
     }
 }
 
-/// Limb `i` of `scale·Σ (x + y·X^(N/2))·value`, plus what is in `out` times `own`, where that is given.
+/// For each row of factors [x, y], one for each value, limb `i` of `scale·Σ (x + y·X^(N/2))·value`, plus what is in the row's
+/// part of `outs` times `own`, where that is given.
 pub(crate) fn combine_limb(
     modulus: &Modulus,
     i: usize,
-    terms: &[(&RnsPoly, [i128; 2])],
+    values: &[&RnsPoly],
+    rows: &[Vec<[i128; 2]>],
     scale: u64,
-    out: &mut [u64],
+    outs: &mut [&mut [u64]],
     own: Option<u64>,
 ) {
     let q = modulus.q();
-    let half = out.len() / 2;
     let reduced = |x: i128| prime::mul(x.rem_euclid(q.into()) as u64, scale, q);
     let root = modulus.quarter_turn();
-    let (first, second) = out.split_at_mut(half);
-    for (start, out, root) in [(0, first, root), (half, second, q - root)] {
-        let weight = |[x, y]: [i128; 2]| {
-            let turned = prime::mul(reduced(y), root, q);
-            prime::add(reduced(x), turned, q)
+    let half = outs.first().map_or(0, |out| out.len() / 2);
+    for (start, root) in [(0, root), (half, q - root)] {
+        let weight = |[x, y]: &[i128; 2]| {
+            let turned = prime::mul(reduced(*y), root, q);
+            prime::add(reduced(*x), turned, q)
         };
-        let terms: Vec<(&[u64], u64)> = terms
-            .iter()
-            .map(|(value, factor)| (&value.limb(i)[start..][..half], weight(*factor)))
-            .collect();
-        combine(&modulus.plan, out, own, &terms);
+        let weights = rows.iter().map(|row| row.iter().map(weight).collect());
+        let values = values.iter().map(|value| &value.limb(i)[start..][..half]);
+        let outs = outs.iter_mut().map(|out| &mut out[start..][..half]);
+        combine(
+            &modulus.plan,
+            &mut outs.collect::<Vec<_>>(),
+            own,
+            &values.collect::<Vec<_>>(),
+            weights,
+        );
     }
 }
 
-/// `out = Σ w·a` over terms (a, w), at least one, plus `own·out` where `own` is given; weights count modulo q.
-fn combine(plan: &Ntt50Plan, out: &mut [u64], own: Option<u64>, terms: &[(&[u64], u64)]) {
-    let chunks = terms.chunks(Ntt50Plan::TERMS - 1).enumerate();
-    let chunks: Vec<_> = chunks
-        .map(|(number, chunk)| {
-            // After the first chunk, the sum so far is a term too.
-            let own = if number == 0 { own } else { Some(1) };
-            let weights: Vec<u64> = chunk.iter().map(|(_, w)| *w).chain(own).collect();
-            (chunk, own.is_some(), plan.weights(&weights))
+/// `out = Σ w·a` over at least one value a for each row of weights w, plus `own·out` where `own` is given; weights count modulo q. Parts of all values
+/// stay in the second level of cache while all rows use them.
+fn combine(
+    plan: &Ntt50Plan,
+    outs: &mut [&mut [u64]],
+    own: Option<u64>,
+    values: &[&[u64]],
+    rows: impl Iterator<Item = Vec<u64>>,
+) {
+    const TERMS: usize = Ntt50Plan::TERMS - 1;
+    let rows: Vec<Vec<_>> = rows
+        .map(|row| {
+            let chunks = row.chunks(TERMS).enumerate();
+            let chunks = chunks.map(|(number, chunk)| {
+                // After the first chunk, the sum so far is a term too.
+                let own = if number == 0 { own } else { Some(1) };
+                let weights: Vec<u64> = chunk.iter().copied().chain(own).collect();
+                (own.is_some(), plan.weights(&weights))
+            });
+            chunks.collect()
         })
         .collect();
     let mut before = [0; TILE];
-    for (at, part) in tiles(out) {
-        let range = at..at + part.len();
-        let before = &mut before[..part.len()];
-        for (chunk, own, weights) in &chunks {
-            let mut rows: [&[u64]; Ntt50Plan::TERMS] = Default::default();
-            for (row, (a, _)) in rows.iter_mut().zip(*chunk) {
-                *row = &a[range.clone()];
+    let length = values.first().map_or(0, |value| value.len());
+    for at in (0..length).step_by(TILE) {
+        let range = at..length.min(at + TILE);
+        let before = &mut before[..range.len()];
+        for (chunks, out) in rows.iter().zip(outs.iter_mut()) {
+            let part = &mut out[range.clone()];
+            for ((own, weights), chunk) in chunks.iter().zip(values.chunks(TERMS)) {
+                let mut rows: [&[u64]; Ntt50Plan::TERMS] = Default::default();
+                for (row, value) in rows.iter_mut().zip(chunk) {
+                    *row = &value[range.clone()];
+                }
+                if *own {
+                    before.copy_from_slice(part);
+                    rows[chunk.len()] = before;
+                }
+                plan.combine(part, &rows[..chunk.len() + usize::from(*own)], weights);
             }
-            if *own {
-                before.copy_from_slice(part);
-                rows[chunk.len()] = before;
-            }
-            plan.combine(part, &rows[..chunk.len() + usize::from(*own)], weights);
         }
     }
 }

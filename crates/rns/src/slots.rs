@@ -65,6 +65,27 @@ pub trait Slots {
         constant: Complex,
     ) -> Result<Self::Value, Self::Error>;
 
+    /// [`Slots::combine_at`] for each row of factors, one for each value, with the row's constant.
+    ///
+    /// # Errors
+    /// As [`Slots::add`].
+    fn combine_rows_at(
+        &mut self,
+        level: usize,
+        values: &[&Self::Value],
+        rows: &[(Vec<Complex>, Complex)],
+    ) -> Result<Vec<Self::Value>, Self::Error> {
+        let rows = rows.iter().map(|(factors, constant)| {
+            let terms: Vec<_> = values
+                .iter()
+                .copied()
+                .zip(factors.iter().copied())
+                .collect();
+            self.combine_at(level, &terms, *constant)
+        });
+        rows.collect()
+    }
+
     /// The complex conjugates.
     ///
     /// # Errors

@@ -451,7 +451,9 @@ fn series<S: Slots>(
     let giants = factors.iter().map(|(g, _)| basis.at(slots, *g, common));
     let giants = giants.collect::<Result<Vec<_>, _>>()?;
     let pairs = factors.iter().zip(&giants);
-    let pairs: Vec<_> = pairs.map(|((_, factor), giant)| (factor, &**giant)).collect();
+    let pairs: Vec<_> = pairs
+        .map(|((_, factor), giant)| (factor, &**giant))
+        .collect();
     let product = slots.products(&pairs)?;
     if terms.len() == 0 {
         return slots.affine(&product, 1, rest[0]);
@@ -506,6 +508,24 @@ fn with_conjugates<S: Slots>(
     })
 }
 
+/// Functions on roots of unity by their values there; one level.
+///
+/// # Errors
+/// Those of the arithmetic.
+fn interpolate_all<S: Slots>(
+    slots: &mut S,
+    powers: &RootPowers<S::Value>,
+    functions: &[Harmonics],
+) -> Result<Vec<S::Value>, S::Error> {
+    let pairs = powers.powers.iter().zip(&powers.conjugates);
+    let values: Vec<_> = pairs.flat_map(|(z, conjugate)| [z, conjugate]).collect();
+    let rows = functions.iter().map(|function| {
+        let factors = powers.terms(function).map(|(_, (_, factor))| factor);
+        (factors.collect(), function.constant)
+    });
+    weighted_sums(slots, &values, &rows.collect::<Vec<_>>(), usize::MAX)
+}
+
 /// A function on roots of unity by its values there; one level.
 ///
 /// # Errors
@@ -538,6 +558,18 @@ pub(crate) fn weighted_sum<'a, S: Slots<Value: 'a>>(
     }
 }
 
+/// `Σ factor·value + constant` for each row of factors, one for each value, with the row's constant; one level, and at most `level`.
+fn weighted_sums<S: Slots>(
+    slots: &mut S,
+    values: &[&S::Value],
+    rows: &[(Vec<Complex>, Complex)],
+    level: usize,
+) -> Result<Vec<S::Value>, S::Error> {
+    let lowest = values.iter().map(|value| slots.level(value)).min();
+    let below = lowest.unwrap_or(0).saturating_sub(1).min(level);
+    slots.combine_rows_at(below, values, rows)
+}
+
 /// The indicators of all values of a digit, one level below its powers, and at most at `level`: what follows costs less there. Those of m and
 /// m + n/2 are sum and difference of the same even and odd powers.
 ///
@@ -549,23 +581,39 @@ pub fn selectors<S: Slots>(
     level: usize,
 ) -> Result<Vec<S::Value>, S::Error> {
     let n = 2 * powers.powers.len();
-    let (mut first, mut second) = (Vec::new(), Vec::new());
-    for m in 0..n / 2 {
-        let function = Harmonics::selector(m, n);
-        let (even, odd): (Vec<_>, Vec<_>) = powers
-            .terms(&function)
-            .partition(|(k, _)| k.is_multiple_of(2));
-        let odd = odd.into_iter().map(|(_, term)| term);
-        let odd = weighted_sum(slots, odd, Complex::ZERO, level)?;
-        if even.is_empty() {
-            first.push(slots.affine(&odd, 1, function.constant)?);
-            second.push(slots.affine(&odd, -1, function.constant)?);
-            continue;
+    let functions: Vec<_> = (0..n / 2).map(|m| Harmonics::selector(m, n)).collect();
+    let mut sums = |parity: usize| {
+        let own = |(k, _): &(usize, _)| k % 2 == parity;
+        let terms = |function| powers.terms(function).filter(own).map(|(_, term)| term);
+        let values: Vec<_> = terms(&functions[0]).map(|(value, _)| value).collect();
+        let rows = functions.iter().map(|function| {
+            let constant = if parity == 0 {
+                function.constant
+            } else {
+                Complex::ZERO
+            };
+            (
+                terms(function).map(|(_, factor)| factor).collect(),
+                constant,
+            )
+        });
+        match values.is_empty() {
+            true => Ok(Vec::new()),
+            false => weighted_sums(slots, &values, &rows.collect::<Vec<_>>(), level),
         }
-        let even = even.into_iter().map(|(_, term)| term);
-        let even = weighted_sum(slots, even, function.constant, level)?;
-        first.push(slots.add(&even, &odd)?);
-        second.push(slots.sub(&even, &odd)?);
+    };
+    let (even, odd) = (sums(0)?, sums(1)?);
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    for (m, odd) in odd.iter().enumerate() {
+        let constant = functions[m].constant;
+        first.push(match even.get(m) {
+            Some(even) => slots.add(even, odd)?,
+            None => slots.affine(odd, 1, constant)?,
+        });
+        second.push(match even.get(m) {
+            Some(even) => slots.sub(even, odd)?,
+            None => slots.affine(odd, -1, constant)?,
+        });
     }
     first.append(&mut second);
     Ok(first)
@@ -752,13 +800,17 @@ pub fn two_digits<S: Slots>(
         let z = multiply(slots, z, &low_powers, &back(1))?;
         root_powers(slots, &z, high)?
     } else {
-        let mut powers = Vec::new();
         let level = low_powers.powers.iter().map(|value| slots.level(value));
         let level = level.min().unwrap_or(0);
-        for (index, power) in powers_to_half(slots, &squares, level)?.iter().enumerate() {
-            let factor = interpolate(slots, &low_powers, &back(index + 1))?;
-            powers.push(slots.mul(power, &factor)?);
-        }
+        let powers = powers_to_half(slots, &squares, level)?;
+        // What is not needed any more makes room for what follows.
+        drop(squares);
+        let functions: Vec<_> = (1..=powers.len()).map(back).collect();
+        let factors = interpolate_all(slots, &low_powers, &functions)?;
+        drop(low_powers);
+        let pairs = powers.into_iter().zip(factors);
+        let powers = pairs.map(|(power, factor)| slots.mul(&power, &factor));
+        let powers = powers.collect::<Result<_, _>>()?;
         with_conjugates(slots, powers)?
     };
     let high_selected = selectors(slots, &high_powers, levels[0])?;
@@ -817,10 +869,10 @@ fn multiply<S: Slots>(
     let level = level.min().unwrap_or(0);
     let value = slots.lower(value, level + 1)?;
     let constant = slots.combine(&[(&value, function.constant)], Complex::ZERO)?;
-    let factors = terms
+    let rows = terms
         .iter()
-        .map(|(_, factor)| slots.combine(&[(&value, *factor)], Complex::ZERO))
-        .collect::<Result<Vec<_>, _>>()?;
+        .map(|(_, factor)| (vec![*factor], Complex::ZERO));
+    let factors = weighted_sums(slots, &[&value], &rows.collect::<Vec<_>>(), usize::MAX)?;
     let powers = terms.iter().map(|(power, _)| *power);
     let product = slots.products(&powers.zip(&factors).collect::<Vec<_>>())?;
     slots.add(&product, &constant)
@@ -898,7 +950,8 @@ fn rows<S: Slots>(
 ) -> Result<Vec<S::Value>, S::Error> {
     assert_eq!(fractions.len(), count * low.len());
     let rows = fractions.chunks_exact(low.len());
-    rows.map(|row| weigh(slots, low, row)).collect()
+    let rows: Vec<_> = rows.map(|row| (row.to_vec(), Complex::ZERO)).collect();
+    weighted_sums(slots, &low.iter().collect::<Vec<_>>(), &rows, usize::MAX)
 }
 
 fn weigh<S: Slots>(

@@ -107,6 +107,17 @@ impl Slots for Timed<'_> {
         })
     }
 
+    fn combine_rows_at(
+        &mut self,
+        level: usize,
+        values: &[&Ciphertext],
+        rows: &[(Vec<Complex>, Complex)],
+    ) -> Result<Vec<Ciphertext>, RnsError> {
+        self.time("combinations", |inner| {
+            inner.combine_rows_at(level, values, rows)
+        })
+    }
+
     fn conjugate(&mut self, a: &Ciphertext) -> Result<Ciphertext, RnsError> {
         self.time("conjugations", |inner| inner.conjugate(a))
     }

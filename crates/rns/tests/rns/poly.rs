@@ -287,7 +287,15 @@ fn combinations_are_sums_of_multiples() {
             }
             assert!(RnsPoly::combination(Basis::chain(3), &terms) == expected);
             let divided = RnsPoly::combination_divided(3, &terms).unwrap();
-            assert!(divided == expected.divide_by_last(1).unwrap());
+            let expected = expected.divide_by_last(1).unwrap();
+            assert!(divided == expected);
+            // Of several rows each is the same.
+            let values: Vec<_> = terms.iter().map(|(value, _)| *value).collect();
+            let factors: Vec<_> = terms.iter().map(|(_, factor)| *factor).collect();
+            let rows = [vec![[3, -1]; count], factors, vec![[0, 0]; count]];
+            let divided = RnsPoly::combinations_divided(3, &values, &rows).unwrap();
+            assert!(divided[1] == expected);
+            assert!(divided[2] == RnsPoly::zero(&context, Basis::chain(2), Form::Values));
             let refused = RnsPoly::combination_divided(1, &terms);
             assert!(matches!(refused, Err(RnsError::Limbs { .. })));
         }
