@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -106,6 +108,34 @@ def test_questions_and_programs_run_unchanged(client: toroid.Client, staff: Any)
     check(client, query, query.run(**LOOSE))
     result = more.run(staff.options(unit_rows=3), rows=(2, 10), **LOOSE)
     assert client.decrypt(result, max_log2_failure=-20).tolist() == np.minimum(DATA["pay"], 40)[2:10].tolist()
+
+
+def test_calls_of_a_cluster_can_be_awaited(cluster: Any, client: toroid.Client) -> None:
+    async def work() -> tuple[Any, Any]:
+        table = await cluster.aupload("awaited", client.encrypt(DATA, TYPES), shards=3)
+        await table.aappend(client.encrypt(DATA, TYPES))
+        answer = await table.where(col("pay") > 20).agg(n=toroid.count()).arun(**LOOSE)
+        rows = await (await cluster.atable("awaited")).adownload()
+        await cluster.adelete("awaited")
+        return client.decrypt(answer, max_log2_failure=-20), client.decrypt(rows)
+
+    answer, rows = asyncio.run(work())
+    assert answer == {"n": 2 * np.count_nonzero(DATA["pay"] > 20)}
+    assert rows["pay"].tolist() == 2 * DATA["pay"].tolist()
+    assert "awaited" not in cluster.tables()
+
+
+def test_a_task_that_is_cancelled_ends_its_question(cluster: Any, client: toroid.Client, staff: Any) -> None:
+    query = question(staff.options(unit_rows=1))
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(query.arun(**LOOSE, progress=lambda *_: loop.call_soon_threadsafe(task.cancel)))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(work())
+    check(client, query, query.run(**LOOSE))
 
 
 def test_a_unit_that_two_drives_compute_counts_once(client: toroid.Client, staff: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,6 +328,25 @@ question(table.options(unit_rows=2, job={str(job)!r})).run(progress=kill, **LOOS
         question(staff.options(job=job)).run(**LOOSE)
     with pytest.raises(toroid.OptionError, match="patience, which a cluster"):
         resume(job, cluster, patience=60)
+
+
+def test_a_job_whose_file_cannot_be_written_says_so_and_goes_on(cluster: Any, client: toroid.Client, tmp_path: Path, staff: Any) -> None:
+    job = tmp_path / "job"
+    query = question(staff.options(job=job, unit_rows=2))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limit(*_: object) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (job.stat().st_size + 100, before[1]))
+
+    try:
+        with pytest.raises(toroid.FileError, match=re.escape(f"{job}: File too large")):
+            query.run(progress=limit, **LOOSE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    done = job.read_bytes().count(b"\n") - 1
+    assert 0 < done < ROWS // 2
+    check(client, query, query.run(**LOOSE))
+    assert job.read_bytes().count(b"\n") - 1 == ROWS // 2
 
 
 def test_files_that_are_no_jobs_are_refused_and_stay(cluster: Any, staff: Any, tmp_path: Path) -> None:

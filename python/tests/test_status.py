@@ -142,6 +142,15 @@ def test_a_board_shows_the_page_and_the_figures_and_nothing_else() -> None:
         asked(board.url, "/")
 
 
+def test_a_page_where_nothing_can_listen_is_refused_by_name() -> None:
+    with Board(lambda: CLUSTER) as board:
+        port = int(board.url.rstrip("/").rpartition(":")[2])
+        with pytest.raises(toroid.OptionError, match=f"127.0.0.1:{port}: Address already in use"):
+            Board(lambda: CLUSTER, port=port)
+    with pytest.raises(toroid.OptionError, match="nowhere.invalid:0"):
+        Board(lambda: CLUSTER, "nowhere.invalid")
+
+
 def test_a_served_drive_is_asked_for_its_figures(served: tuple[str, list[Any]]) -> None:
     place, bodies = served
     found = toroid.status(place)

@@ -12,6 +12,7 @@ from importlib.resources import files
 from types import TracebackType
 from typing import Self
 
+from toroid._errors import OptionError
 from toroid._status import Status
 
 #: Seconds for a request.
@@ -39,10 +40,16 @@ class Board:
         status: Gives the figures of now. It is called in other threads, several times at once.
         host: The address to listen on.
         port: The port; a free one if it is 0.
+
+    Raises:
+        OptionError: Nothing can listen there: another process does, or the address is of another machine.
     """
 
     def __init__(self, status: Callable[[], Status], host: str = "127.0.0.1", port: int = 0) -> None:
-        self._server = _Server((host, port), _Handler)
+        try:
+            self._server = _Server((host, port), _Handler)
+        except OSError as error:
+            raise OptionError(f"no page can be served at {host}:{port}: {error.strerror}") from error
         self._server.status = status
         self._thread = threading.Thread(target=self._server.serve_forever, name="toroid-board", daemon=True)
         self._thread.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import json
 import os
@@ -76,8 +77,9 @@ class Job:
     """The results of ranges of rows, by the drives that computed them, and which ranges are to be compared: in a file if there is one, with a line for
     the job, one for each result and one for each choice."""
 
-    def __init__(self, header: Mapping[str, Any], file: Any = None) -> None:
+    def __init__(self, header: Mapping[str, Any], path: Path | None = None, file: Any = None) -> None:
         self.header = header
+        self._path = path
         self.done: dict[Rows, dict[str, _core.EncryptedRows]] = {}
         # Ranges whose results are to be compared.
         self.chosen: set[Rows] = set()
@@ -110,7 +112,7 @@ class Job:
             free = ("locations", "unit_seconds", "unit_rows", "verify")
             if header is not None and any(_matters(name, found[name]) != _matters(name, value) for name, value in header.items() if name not in free):
                 raise ExistsError(f"{path} is the file of another job: give another name, or delete it")
-            job = Job(found, file)
+            job = Job(found, path, file)
             for line in lines[1:]:
                 job._read(json.loads(line))
             job._check_ranges()
@@ -155,16 +157,24 @@ class Job:
             self._write({"verify": ranges})
 
     def record(self, rows: Rows, drive: str, result: _core.EncryptedRows) -> None:
-        """Keeps a result, durably if there is a file."""
+        """Keeps a result, durably if there is a file.
+
+        Raises:
+            FileError: The file cannot be written.
+        """
         self.done.setdefault(rows, {})[drive] = result
         if self.is_kept:
             self._write({"rows": rows, "drive": drive, "result": base64.b64encode(result.to_bytes()).decode()})
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        if self._file is not None:
+        if self._file is None:
+            return
+        try:
             self._file.write(_line(line))
             self._file.flush()
             os.fsync(self._file.fileno())
+        except OSError as error:
+            raise FileError(f"{self._path}: {error.strerror}; the job goes on from there once it can be written") from error
 
     @property
     def is_kept(self) -> bool:
@@ -176,4 +186,6 @@ class Job:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if self._file is not None:
-            self._file.close()
+            # What could not be written cannot be written now either, and its error is on its way.
+            with contextlib.suppress(OSError):
+                self._file.close()
