@@ -309,10 +309,9 @@ impl ClientKey {
             py,
             None,
             || {},
-            |_| {
-                Ok(Zeroizing::new(
-                    rows.decrypt_above(&self.key, max_log2_failure)?,
-                ))
+            |progress| {
+                let numbers = rows.decrypt_above(&self.key, max_log2_failure, progress)?;
+                Ok(Zeroizing::new(numbers))
             },
         )?;
         numbers::array(py, &decrypted)

@@ -121,14 +121,42 @@ impl Object<'static> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use proptest::prelude::*;
-    use toroid_task::Progress;
+    use toroid_task::{CancelToken, Progress};
     use toroid_tfhe::ClientKey;
     use toroid_tfhe::encoding::Encoding;
     use toroid_tfhe::params::{TINY, TINY_WOPBS};
     use toroid_tfhe::random::Csprng;
 
     use super::*;
+
+    #[test]
+    fn decryption_that_is_cancelled_ends() {
+        let mut rng = Csprng::from_seed([4; 32]);
+        let client = ClientKey::generate(&TINY, &mut rng);
+        let encoding = Encoding::new(4, true).unwrap();
+        let numbers = vec![1; 10_000];
+        let rows = EncryptedRows::encrypt(&client, encoding, &numbers, &Progress::none());
+        let cancel = CancelToken::new();
+        let (own, steps) = (cancel.clone(), Arc::new(AtomicUsize::new(0)));
+        let seen = steps.clone();
+        let progress = Progress::new(move |_, done, total| {
+            assert!(done < total);
+            seen.fetch_add(1, Ordering::Relaxed);
+            own.cancel();
+        });
+        let decrypted = rows
+            .unwrap()
+            .decrypt_above(&client, 0.0, &progress.with_cancel(cancel));
+        assert!(matches!(
+            decrypted,
+            Err(SessionError::Tfhe(TfheError::Cancelled))
+        ));
+        assert_eq!(steps.load(Ordering::Relaxed), 1);
+    }
 
     #[test]
     fn an_object_holds_the_column_that_was_put_there() {

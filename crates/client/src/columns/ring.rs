@@ -233,11 +233,12 @@ impl RingRows {
     /// of the encoding: a sum wraps modulo 2^bits.
     ///
     /// # Errors
-    /// [`TfheError::KeyMismatch`] for rows of another client key, [`TfheError::FailureProbability`].
+    /// [`TfheError::KeyMismatch`] for rows of another client key, [`TfheError::FailureProbability`], [`TfheError::Cancelled`].
     pub fn decrypt_above(
         &self,
         client: &ClientKey,
         max_log2_failure: f64,
+        progress: &Progress,
     ) -> Result<Vec<i64>, SessionError> {
         let RingRowFacts { set, encoding, .. } = self.facts;
         let log2 = self.log2_failure();
@@ -245,7 +246,8 @@ impl RingRows {
         let secret = SecretKey::derive(set, client).map_err(|error| own(error.into()))?;
         let (bits, first) = (encoding.bits(), encoding.messages().start);
         let mut numbers = Vec::with_capacity(self.len() as usize);
-        for (piece, rows) in &self.pieces {
+        for (done, (piece, rows)) in (1..).zip(&self.pieces) {
+            progress.check().map_err(|_| TfheError::Cancelled)?;
             // Before the tag, which other parameters make another one.
             set.check_column(piece).map_err(own)?;
             if !piece.layout().is_plain(bits) {
@@ -260,6 +262,7 @@ impl RingRows {
             let number =
                 |message: &u32| (i64::from(*message) - first).rem_euclid(1 << bits) + first;
             numbers.extend(messages.iter().map(number));
+            progress.report("decrypt", done, self.pieces.len() as u64);
         }
         Ok(numbers)
     }
@@ -727,14 +730,20 @@ mod tests {
         let client = ClientKey::generate(&TINY_WOPBS, &mut rng);
         let place = (&TINY_RING, Encoding::new(4, false).unwrap());
         let mut rows = RingRows::encrypt(&client, place, &[1, 2, 3], &Progress::none()).unwrap();
-        assert_eq!(rows.decrypt_above(&client, 0.0).unwrap(), [1, 2, 3]);
+        assert_eq!(
+            rows.decrypt_above(&client, 0.0, &Progress::none()).unwrap(),
+            [1, 2, 3]
+        );
         let mut params = TINY_RING.params().clone();
         params.chain.pop();
         let other = SecretKey::generate(&Context::new(params).unwrap(), &mut rng);
         let place = (Layout::plain(4), TINY_RING.seeded_width);
         let theirs = Ciphertext::encrypt_in(&other, place, &[1, 2, 3], &mut rng).unwrap();
         rows.pieces = vec![(theirs, 0..3)];
-        let error = rows.decrypt_above(&client, 0.0).unwrap_err().to_string();
+        let error = rows
+            .decrypt_above(&client, 0.0, &Progress::none())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("tiny-ring in this version"), "{error}");
         assert!(error.contains("encrypt the column again"), "{error}");
     }

@@ -315,7 +315,7 @@ impl EncryptedRows {
     /// # Errors
     /// Those of [`EncryptedRows::decrypt_above`].
     pub fn decrypt(&self, client: &ClientKey) -> Result<Vec<i64>, SessionError> {
-        self.decrypt_above(client, MAX_LOG2_FAILURE)
+        self.decrypt_above(client, MAX_LOG2_FAILURE, &Progress::none())
     }
 
     /// Decrypts all rows, over the whole torus ([`Encoding::outputs`]), up to another failure probability of a row, given by its base-2 logarithm: 0 takes
@@ -324,11 +324,12 @@ impl EncryptedRows {
     /// # Errors
     /// [`TfheError::ParamsMismatch`] and [`TfheError::KeyMismatch`] for rows of another set or key, [`TfheError::EncodingMismatch`] where
     /// no encoding is stated, [`TfheError::FailureProbability`], [`TfheError::NotEncrypted`] for rows that come without a mask, or a key of
-    /// zeros.
+    /// zeros, [`TfheError::Cancelled`].
     pub fn decrypt_above(
         &self,
         client: &ClientKey,
         max_log2_failure: f64,
+        progress: &Progress,
     ) -> Result<Vec<i64>, SessionError> {
         let encoding = self
             .facts
@@ -346,12 +347,19 @@ impl EncryptedRows {
         for (number, segment) in segments.iter().enumerate() {
             chunks.entry(segment.offset).or_insert(number);
         }
-        let decrypted = chunks.into_par_iter().map(|(offset, number)| {
-            let chunk = column.chunk_of(number)?;
-            let numbers = Zeroizing::new(client.decrypt_chunk(&chunk, encoding)?);
-            Ok((offset, numbers))
-        });
-        let decrypted = decrypted.collect::<Result<BTreeMap<_, _>, TfheError>>()?;
+        let chunks: Vec<_> = chunks.into_iter().collect();
+        let mut decrypted = BTreeMap::new();
+        // A few chunks of each thread at a time, so that a cancellation is seen.
+        for batch in chunks.chunks(4 * rayon::current_num_threads()) {
+            progress.check().map_err(|_| TfheError::Cancelled)?;
+            let batch = batch.par_iter().map(|(offset, number)| {
+                let chunk = column.chunk_of(*number)?;
+                let numbers = Zeroizing::new(client.decrypt_chunk(&chunk, encoding)?);
+                Ok((*offset, numbers))
+            });
+            decrypted.extend(batch.collect::<Result<Vec<_>, TfheError>>()?);
+            progress.report("decrypt", decrypted.len() as u64, chunks.len() as u64);
+        }
         let mut numbers = Vec::with_capacity(self.count as usize);
         for segment in segments {
             let of_chunk = decrypted.get(&segment.offset);

@@ -70,7 +70,7 @@ impl Place {
             let rows = session.read_rows(name, rows, none);
             rows.await
         });
-        rows?.decrypt_above(&self.client, MAX_LOG2_FAILURE)
+        rows?.decrypt_above(&self.client, MAX_LOG2_FAILURE, &Progress::none())
     }
 
     fn rows(&self, name: &str) -> Vec<i64> {
@@ -83,7 +83,7 @@ impl Place {
             let all = 0..column.stat().rows;
             column.rows(all, none).await
         });
-        rows?.decrypt_above(&self.client, MAX_LOG2_FAILURE)
+        rows?.decrypt_above(&self.client, MAX_LOG2_FAILURE, &Progress::none())
     }
 
     /// The blob of a column, as an attacker sees it.
@@ -207,7 +207,7 @@ fn what_others_change_after_a_session_that_only_reads_was_opened_is_no_rollback(
     let none = Progress::none();
     let rows = early.wait(early.session().read_rows("x", None, &none));
     let rows = rows.unwrap();
-    let numbers = rows.decrypt_above(&place.client, MAX_LOG2_FAILURE);
+    let numbers = rows.decrypt_above(&place.client, MAX_LOG2_FAILURE, &none);
     assert_eq!(numbers.unwrap(), [1, 2, 3]);
     early.close().unwrap();
     // Whoever opens it now knows better.

@@ -656,7 +656,9 @@ impl DecryptArgs {
         client: &ClientKey,
         output: &Output,
     ) -> anyhow::Result<()> {
-        let numbers = rows.decrypt_above(client, self.max_failure);
+        let bar = progress::bar(output, "decrypting");
+        let numbers = rows.decrypt_above(client, self.max_failure, &progress::report_to(&bar));
+        bar.finish_and_clear();
         self.give((name, numbers), rows.log2_failure(), output)
     }
 
@@ -716,7 +718,10 @@ fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
         let all = rows.unwrap_or(0..stat.rows);
         let rows = wait(&opened, column.rows(all, &progress))?;
         bar.finish_and_clear();
-        let numbers = rows.decrypt_above(&client, args.numbers.max_failure);
+        let bar = progress::bar(output, "decrypting");
+        let progress = progress::report_to(&bar);
+        let numbers = rows.decrypt_above(&client, args.numbers.max_failure, &progress);
+        bar.finish_and_clear();
         return args
             .numbers
             .give((name, numbers), rows.log2_failure(), output);
