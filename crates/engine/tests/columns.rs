@@ -118,7 +118,16 @@ fn interpret(
 
 /// An engine with keys, three functions, and a single sample in cor:0:9.
 fn prepared(params: &'static ParamSet, single: i64) -> (Engine, Arc<PlaintextBackend>) {
-    let backend = Arc::new(PlaintextBackend::new());
+    prepared_with(params, single, 1)
+}
+
+/// The same, of a back end that likes so many tasks at once.
+fn prepared_with(
+    params: &'static ParamSet,
+    single: i64,
+    hint: usize,
+) -> (Engine, Arc<PlaintextBackend>) {
+    let backend = Arc::new(PlaintextBackend::new().with_batch_hint(hint));
     let shared: Arc<dyn toroid_engine::Backend> = backend.clone();
     let mut sizes = config(1 << 20);
     sizes.swap_bytes = 64 << 20;
@@ -237,6 +246,7 @@ proptest! {
         seed in any::<u64>(),
         tiles in 1..20u64,
         wide in any::<bool>(),
+        hint in prop::sample::select(vec![1usize, 4, 64]),
     ) {
         let params = if wide { &TINY_WOPBS } else { &TINY };
         let value = |i: u64| (seed.wrapping_mul(2 * i + 1) >> 40) as i64 % (1 << params.message_bits);
@@ -256,7 +266,7 @@ proptest! {
             outputs,
             memory: tiles * 20 * params.lwe_bytes() as u64,
         };
-        let (engine, backend) = prepared(params, value(7));
+        let (engine, backend) = prepared_with(params, value(7), hint);
         let mut taker = Taker::new(params);
         let outcome = case.run(&engine, None, &mut taker);
         match (expected, outcome) {
@@ -322,6 +332,65 @@ proptest! {
         }
         prop_assert_eq!(&taker.columns, &expected);
         prop_assert_eq!(backend.bootstraps(), 2 * rows as u64);
+    }
+}
+
+#[test]
+fn functions_of_few_rows_that_do_not_depend_on_each_other_go_together() {
+    let params = &TINY;
+    let source = "
+        .reg x = cor:0
+        .reg y = cor:1
+        .reg z = cor:2
+        .tv above @1 = x > 3
+        .tv five @2 = x + 5
+        bootstrap above, x
+        homadd x, cor:9
+        bootstrap five, y
+        homadd y, x
+        bootstrap above, z
+        homadd x, z
+        bootstrap five, x
+        homadd x, y
+        return x
+    ";
+    let program = assemble(source).unwrap().program;
+    // Of the first depth there are three tasks a row, behind them one.
+    for (hint, rows, memory, batches) in [
+        (1, 1, 1 << 20, 4),
+        (2, 1, 1 << 20, 3),
+        (8, 1, 1 << 20, 2),
+        (8, 2, 1 << 20, 2),
+        (8, 8, 1 << 20, 4),
+        // Memory for what lives at a time, but not for all values.
+        (8, 1, 6 * params.lwe_bytes() as u64, 4),
+    ] {
+        let columns: Vec<Vec<i64>> = (0..3i64)
+            .map(|column| (0..rows).map(|row| (3 * column + row) % 8).collect())
+            .collect();
+        let mut registers: BTreeMap<_, _> = (0..)
+            .zip(columns.clone())
+            .map(|(id, column)| (cor(0, id), column))
+            .collect();
+        registers.insert(cor(0, 9), vec![1]);
+        let outputs = vec![cor(0, 0)];
+        let expected = interpret(params, program.instructions(), registers, &outputs).unwrap();
+        let (engine, backend) = prepared_with(params, 1, hint);
+        let case = Case {
+            params,
+            columns,
+            program: program.clone(),
+            outputs,
+            memory,
+        };
+        let mut taker = Taker::new(params);
+        case.run(&engine, None, &mut taker).unwrap();
+        assert_eq!(taker.columns, expected);
+        assert_eq!(
+            (backend.batches(), backend.tasks()),
+            (batches, 4 * rows as u64),
+            "{hint} {rows} {memory}"
+        );
     }
 }
 

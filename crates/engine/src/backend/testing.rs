@@ -134,11 +134,23 @@ fn read(params: &ParamSet, input_bits: u32, test_vector: &[u128], body: u128) ->
 }
 
 /// The back end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PlaintextBackend {
     bootstraps: AtomicU64,
     tasks: AtomicU64,
     batches: AtomicU64,
+    batch_hint: usize,
+}
+
+impl Default for PlaintextBackend {
+    fn default() -> PlaintextBackend {
+        PlaintextBackend {
+            bootstraps: AtomicU64::new(0),
+            tasks: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
+            batch_hint: 1,
+        }
+    }
 }
 
 impl PlaintextBackend {
@@ -146,6 +158,12 @@ impl PlaintextBackend {
     #[must_use]
     pub fn new() -> PlaintextBackend {
         PlaintextBackend::default()
+    }
+
+    /// The same, which likes so many tasks at once.
+    #[must_use]
+    pub fn with_batch_hint(self, batch_hint: usize) -> PlaintextBackend {
+        PlaintextBackend { batch_hint, ..self }
     }
 
     /// How many bootstraps it has done.
@@ -244,7 +262,7 @@ impl Backend for PlaintextBackend {
     }
 
     fn batch_hint(&self, _: &ParamSet) -> usize {
-        1
+        self.batch_hint
     }
 
     fn hom_add(&self, params: &ParamSet, dst: &mut [u8], src: &[u8]) {

@@ -70,6 +70,9 @@ struct Pipeline {
     values: Vec<ValueId>,
     /// Where in `values` a value is read last.
     last_use: HashMap<ValueId, usize>,
+    /// Where bootstraps that need no result of each other go to the back end together: how many lie one behind the other up to each value. `values` are in
+    /// that order.
+    depths: Option<HashMap<ValueId, usize>>,
 }
 
 /// The samples of a tile.
@@ -243,7 +246,9 @@ impl<'e, 'a> Execution<'e, 'a> {
             };
             by_rows.entry(rows).or_default().push(*id);
         }
-        let pipeline = |(rows, values): (u64, Vec<ValueId>)| {
+        let pipeline = |(rows, mut values): (u64, Vec<ValueId>)| {
+            let goes_by_depth = self.goes_by_depth(rows, &values);
+            let depths = goes_by_depth.then(|| self.sort_by_depth(&mut values));
             let mut last_use = HashMap::new();
             for (place, value) in values.iter().enumerate() {
                 for operand in self.read_lanes(self.plan.values[*value].operation) {
@@ -254,9 +259,42 @@ impl<'e, 'a> Execution<'e, 'a> {
                 rows,
                 values,
                 last_use,
+                depths,
             }
         };
         by_rows.into_iter().map(pipeline).collect()
+    }
+
+    /// Whether so few rows leave the back end idle when functions run one after the other, and there is memory for the samples of all values at a time.
+    fn goes_by_depth(&self, rows: u64, values: &[ValueId]) -> bool {
+        let is_bootstrap = |value: &&ValueId| {
+            matches!(self.plan.values[**value].operation, Operation::Bootstrap(_))
+        };
+        let hint = self.transaction.engine.backend.batch_hint(self.plan.params) as u64;
+        let mut all: BTreeSet<ValueId> = values.iter().copied().collect();
+        for value in values {
+            all.extend(self.plan.operands(self.plan.values[*value].operation));
+        }
+        // What the back end gives stands beside the samples that it is divided into.
+        let bytes = 2 * all.len() as u64 * self.width as u64;
+        values.iter().filter(is_bootstrap).nth(1).is_some()
+            && rows < hint
+            && bytes.saturating_mul(rows) <= self.job.memory
+    }
+
+    /// How many bootstraps lie one behind the other up to each value; puts the values into this order, bootstraps first.
+    fn sort_by_depth(&self, values: &mut [ValueId]) -> HashMap<ValueId, usize> {
+        let is_bootstrap =
+            |value: ValueId| matches!(self.plan.values[value].operation, Operation::Bootstrap(_));
+        let mut depths: HashMap<ValueId, usize> = HashMap::new();
+        for value in values.iter() {
+            let operands = self.plan.operands(self.plan.values[*value].operation);
+            let below = operands.filter_map(|operand| depths.get(&operand)).max();
+            let depth = below.unwrap_or(&0) + usize::from(is_bootstrap(*value));
+            depths.insert(*value, depth);
+        }
+        values.sort_by_key(|value| (depths.get(value).copied(), !is_bootstrap(*value)));
+        depths
     }
 
     fn is_output(&self, value: ValueId) -> bool {
@@ -399,7 +437,8 @@ impl<'e, 'a> Execution<'e, 'a> {
                 if self.requester.cancel.is_cancelled() {
                     return Err(EngineError::Cancelled);
                 }
-                self.step(*value, &mut tile, &mut broadcast, &mut sums, sink)?;
+                let here = (pipeline, place);
+                self.step(here, &mut tile, &mut broadcast, &mut sums, sink)?;
                 self.keep(stage, *value, &tile, sink)?;
                 let operands = self.read_lanes(self.plan.values[*value].operation);
                 for read in operands.chain([*value]) {
@@ -452,15 +491,16 @@ impl<'e, 'a> Execution<'e, 'a> {
         }
     }
 
-    /// Makes the lane of a value.
+    /// Makes the lane of the value at a place of a pipeline.
     fn step(
         &mut self,
-        id: ValueId,
+        (pipeline, place): (&Pipeline, usize),
         tile: &mut Tile,
         broadcast: &mut HashMap<ValueId, Vec<u8>>,
         sums: &mut Sums,
         sink: &mut dyn MapSink,
     ) -> Result<(), EngineError> {
+        let id = pipeline.values[place];
         let operation = self.plan.values[id].operation;
         let engine = self.transaction.engine;
         let backend = &*engine.backend;
@@ -495,13 +535,15 @@ impl<'e, 'a> Execution<'e, 'a> {
                 tile.lanes.insert(id, sum);
                 Ok(())
             }
-            Operation::Bootstrap(task) => {
+            Operation::Bootstrap(_) => {
                 if tile.lanes.contains_key(&id) {
                     return Ok(());
                 }
-                let task = self.plan.tasks[task].clone();
-                self.load(task.input, tile, broadcast)?;
-                self.bootstrap(&task, tile, broadcast)
+                let tasks = self.tasks_from(pipeline, place, tile);
+                for task in &tasks {
+                    self.load(task.input, tile, broadcast)?;
+                }
+                self.bootstrap(&tasks, tile, broadcast)
             }
             Operation::Sum(operand, _) => {
                 if let Some(input) = self.summed(operation) {
@@ -754,10 +796,34 @@ impl<'e, 'a> Execution<'e, 'a> {
         crate::register::check_words(vr, input.params, samples)
     }
 
+    /// The task of the bootstrap at a place, with those behind it that it goes to the back end with: as many as the back end likes.
+    fn tasks_from(&self, pipeline: &Pipeline, place: usize, tile: &Tile) -> Vec<Task> {
+        let hint = self.transaction.engine.backend.batch_hint(self.plan.params);
+        let depth_of = |value| pipeline.depths.as_ref().map(|depths| depths.get(value));
+        let depth = depth_of(&pipeline.values[place]);
+        let most = depth.map_or(1, |_| hint.div_ceil(tile.count()));
+        let mut numbers = Vec::new();
+        for value in &pipeline.values[place..] {
+            let Operation::Bootstrap(task) = self.plan.values[*value].operation else {
+                break;
+            };
+            if numbers.len() == most || depth_of(value) != depth {
+                break;
+            }
+            if !tile.lanes.contains_key(value) && !numbers.contains(&task) {
+                numbers.push(task);
+            }
+        }
+        let tasks = numbers
+            .into_iter()
+            .map(|task| self.plan.tasks[task].clone());
+        tasks.collect()
+    }
+
     /// Bootstraps the rows of a tile, all functions of a task at once.
     fn bootstrap(
         &mut self,
-        task: &Task,
+        tasks: &[Task],
         tile: &mut Tile,
         broadcast: &HashMap<ValueId, Vec<u8>>,
     ) -> Result<(), EngineError> {
@@ -765,31 +831,35 @@ impl<'e, 'a> Execution<'e, 'a> {
         let params = self.plan.params;
         let bootstrapping = self.transaction.key(n, KeyKind::Bootstrapping)?;
         let key_switching = self.transaction.key(n, KeyKind::KeySwitching)?;
-        let vectors = task
-            .functions
+        let vectors = tasks
             .iter()
-            .map(|(tv, _)| self.transaction.function(*tv))
-            .collect::<Result<Vec<_>, _>>()?;
-        let functions: Vec<&[u8]> = vectors.iter().map(|bytes| &**bytes).collect();
+            .map(|task| {
+                let of_task = task.functions.iter();
+                of_task
+                    .map(|(tv, _)| self.transaction.function(*tv))
+                    .collect()
+            })
+            .collect::<Result<Vec<Vec<&[u8]>>, _>>()?;
         let count = tile.count();
-        let mut results = tile.buffer(count * functions.len() * self.width);
-        let lane = self.lane(task.input, tile, broadcast)?;
-        let tasks: Vec<BootstrapTask<'_>> = lane
-            .chunks_exact(self.width)
-            .take(count)
-            .map(|sample| BootstrapTask {
-                test_vectors: &functions,
+        let all: usize = vectors.iter().map(Vec::len).sum();
+        let mut results = tile.buffer(count * all * self.width);
+        let mut samples = Vec::with_capacity(tasks.len() * count);
+        for (task, test_vectors) in tasks.iter().zip(&vectors) {
+            let lane = self.lane(task.input, tile, broadcast)?;
+            let of_rows = lane.chunks_exact(self.width).take(count);
+            samples.extend(of_rows.map(|sample| BootstrapTask {
+                test_vectors,
                 sample,
                 input_bits: task.input_bits,
-            })
-            .collect();
+            }));
+        }
         let backend = &*self.transaction.engine.backend;
         backend
             .bootstrap_batch(
                 params,
                 &*bootstrapping,
                 &*key_switching,
-                &tasks,
+                &samples,
                 &mut results,
                 self.requester,
             )
@@ -797,23 +867,31 @@ impl<'e, 'a> Execution<'e, 'a> {
                 BackendError::Cancelled => EngineError::Cancelled,
                 source => EngineError::Backend { vr: n, source },
             })?;
-        self.bootstraps.0 += (count * functions.len()) as u64;
+        self.bootstraps.0 += (count * all) as u64;
         let (done, total) = self.bootstraps;
         self.requester.report(BOOTSTRAPS, done, total);
-        if let [(_, value)] = *task.functions {
+        if let [task] = tasks
+            && let [(_, value)] = *task.functions
+        {
             tile.lanes.insert(value, results);
             return Ok(());
         }
-        for (place, (_, value)) in task.functions.iter().enumerate() {
-            let mut lane = tile.buffer(count * self.width);
-            let of_function = results
-                .chunks_exact(self.width)
-                .skip(place)
-                .step_by(functions.len());
-            for (sample, result) in lane.chunks_exact_mut(self.width).zip(of_function) {
-                sample.copy_from_slice(result);
+        let mut rest = &results[..];
+        for task in tasks {
+            let functions = task.functions.len();
+            let (of_task, others) = rest.split_at(count * functions * self.width);
+            for (place, (_, value)) in task.functions.iter().enumerate() {
+                let mut lane = tile.buffer(count * self.width);
+                let of_function = of_task
+                    .chunks_exact(self.width)
+                    .skip(place)
+                    .step_by(functions);
+                for (sample, result) in lane.chunks_exact_mut(self.width).zip(of_function) {
+                    sample.copy_from_slice(result);
+                }
+                tile.lanes.insert(*value, lane);
             }
-            tile.lanes.insert(*value, lane);
+            rest = others;
         }
         tile.spare.push(results);
         Ok(())
