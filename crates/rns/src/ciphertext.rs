@@ -376,8 +376,18 @@ impl Ciphertext {
         limbs: usize,
         terms: &[(&Ciphertext, [i128; 2])],
     ) -> Result<Ciphertext, RnsError> {
-        Self::of_terms(limbs, terms, |terms| {
-            Ok(RnsPoly::combination(Basis::chain(limbs), terms))
+        let (first, _) = terms.first().expect("a combination has a term");
+        for (value, _) in terms {
+            check_contexts(&first.b, &value.b)?;
+            check_limbs("a combination", limbs, value.limbs())?;
+        }
+        let b: Vec<_> = terms.iter().map(|(value, x)| (&value.b, *x)).collect();
+        let a: Vec<_> = terms.iter().map(|(value, x)| (&value.a, *x)).collect();
+        let basis = Basis::chain(limbs);
+        Ok(Ciphertext {
+            b: RnsPoly::combination(basis, &b),
+            a: RnsPoly::combination(basis, &a),
+            scale: first.scale,
         })
     }
 
@@ -446,26 +456,6 @@ impl Ciphertext {
         let parts = parts.zip(RnsPoly::weighted(&a, rows, factor));
         let scale = first.scale;
         Ok(parts.map(|(b, a)| Ciphertext { b, a, scale }).collect())
-    }
-
-    /// A ciphertext whose parts `part` makes from those of the terms.
-    fn of_terms(
-        limbs: usize,
-        terms: &[(&Ciphertext, [i128; 2])],
-        part: impl Fn(&[(&RnsPoly, [i128; 2])]) -> Result<RnsPoly, RnsError>,
-    ) -> Result<Ciphertext, RnsError> {
-        let (first, _) = terms.first().expect("a combination has a term");
-        for (value, _) in terms {
-            check_contexts(&first.b, &value.b)?;
-            check_limbs("a combination", limbs, value.limbs())?;
-        }
-        let b: Vec<_> = terms.iter().map(|(value, x)| (&value.b, *x)).collect();
-        let a: Vec<_> = terms.iter().map(|(value, x)| (&value.a, *x)).collect();
-        Ok(Ciphertext {
-            b: part(&b)?,
-            a: part(&a)?,
-            scale: first.scale,
-        })
     }
 }
 

@@ -218,8 +218,12 @@ impl Candidate {
             })
             .collect();
 
+        // A digit that is cleaned once is not yet clean when it is selected.
         let raw_shape = Shape {
-            cleanings: 0,
+            cleanings: match self.shape.cleanings {
+                1 => 1,
+                _ => 0,
+            },
             ..self.shape
         };
         let mut formula = Formula::new(noise.clone());
@@ -294,8 +298,18 @@ impl Candidate {
         let mut squares = high;
         let mut top = 2;
         if low > 0 {
-            // Rows, and squares of the high digit: each moves from one row's values to another's.
-            values += 4.0 * rounded(2) + 2.0 * size(high) * rounded(2);
+            values += match self.shape.has_spectrum() {
+                // Rows, and squares of the high digit: each moves from one row's values to another's.
+                false => 4.0 * rounded(2) + 2.0 * size(high) * rounded(2),
+                // Rows after Fourier, all of them, meet sums of absolute value 1. The rows' squares, of half values, are a half at most all together, by
+                // Parseval, and sums meet them; that of 0 meets the norm as well. One of two sums is another's conjugate, as one of two powers is: what key
+                // switches add there is in no square.
+                true => {
+                    let switched = |above: usize| noise.at(self.stages + above).key_switch;
+                    let rows = 4.0 * size(high) * rounded(2);
+                    rows + 6.0 * rounded(2) + 2.0 * switched(2) + 8.0 * size(high) * switched(3)
+                }
+            };
             // A norm's sums meet.
             values += 2.0 * rounded(2);
             (squares, top) = (low, 3);
@@ -454,6 +468,9 @@ fn digits_of(formula: &mut Formula, selected: &Selected<Dual>) -> Result<Vec<Vec
         Selected::Powers(powers) => vec![table::selectors(formula, powers, usize::MAX)?],
         Selected::One(digit) => vec![digit.clone()],
         Selected::Two(high, low) => vec![high.clone(), low.clone()],
+        Selected::Spectrum(powers, low) => {
+            vec![table::selectors(formula, powers, usize::MAX)?, low.clone()]
+        }
     })
 }
 

@@ -10,7 +10,8 @@
 //!    come out of one pass, where digits are otherwise taken off by one bootstrap each (Dumezy et al., eprint 2025/1301). So do the powers that the
 //!    high digit's interpolation needs: exp(-2πi·k·l/2^b) times z^k, for all k at once, which takes two levels less at 4 bits.
 //! 3. [`selectors`]: the indicator of each value of a digit, by Lagrange's interpolation at roots of unity
-//!    (Chung, Kim, Kim and Lee, 2/2024).
+//!    (Chung, Kim, Kim and Lee, 2/2024). The high digit's are not made: they are sums of its powers with constant factors, so that
+//!    their squares, each times a row of the table, are products of powers times the rows' Fourier transform ([`spectrum`]), which takes a level less.
 //! 4. [`square`]: squares of selectors have squared noise where they are 0, and twice the noise where they are 1. The sum of a digit's squares
 //!    has the latter too: what the table makes of squares is multiplied by 2 less that sum, or by 3 less the sums of two digits. So a digit of n values is
 //!    cleaned by n squarings, where 3x² - 2x³ takes 2n - 2 products ([`clean_all`]; BLEACH, 2022).
@@ -25,11 +26,12 @@
 //! Alexandru, Kim and Polyakov (eprint 2024/1623) take one trigonometric Hermite interpolation whose derivatives vanish at the
 //! messages, which squares noise at once; an application for a patent on that (US 2026/0095301 A1) is pending. Steps 3 and 4
 //! constrain values alone and clean afterwards, by two methods that were published before it. The polynomial of step
-//! 3 for all 256 messages of 8 bits would need fewer products (about 41 key switches for each half of a batch against 100) and seven levels less, but
+//! 3 for all 256 messages of 8 bits would need fewer products (about 41 key switches for each half of a batch against 100) and six levels less, but
 //! multiplies noise by about 130 in each table ([`crate::interpolation`]'s tests compute it): two tables in a
 //! row use up what noise may grow. Digits with one cleaning give the noise of the last product, whatever came in.
 //! This is an engineering judgement and no legal advice.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -262,11 +264,20 @@ impl Shape {
         let digits = if low == 0 {
             selectors(high)
         } else {
-            // Squarings, the low digit's powers, what follows from them.
-            high as usize + low as usize - 1 + correction_levels(high)
+            // Squarings, the low digit's powers, what follows from them: the high digit's powers are all that is squared.
+            let after = match self.has_spectrum() {
+                true => 2,
+                false => correction_levels(high),
+            };
+            high as usize + low as usize - 1 + after
         };
         let table = usize::from(self.cleanings > 0 || low > 0);
         self.exponential.levels() + digits + cleaning + table
+    }
+
+    /// Whether the high one of two digits has powers where there would be selectors. Those that are cleaned more than once are selectors.
+    pub(crate) fn has_spectrum(&self) -> bool {
+        self.digits.low > 0 && self.cleanings == 1
     }
 
     /// By how much a table's value in [0, 1) is off at most, where the phase is off by `deviation` turns (noise,
@@ -306,6 +317,8 @@ impl Shape {
 pub struct RootPowers<V> {
     powers: Vec<V>,
     conjugates: Vec<V>,
+    /// Their absolute values.
+    sizes: Vec<f64>,
 }
 
 impl<V> RootPowers<V> {
@@ -318,15 +331,16 @@ impl<V> RootPowers<V> {
         let sines = function.sines.iter().copied().chain([Complex::ZERO]);
         let factors = function.cosines.iter().zip(sines);
         // 2·cos kθ = z^k + z^-k, 2·sin kθ = i·(z^-k - z^k).
-        (1..)
-            .zip(pairs.zip(factors))
-            .flat_map(|(k, ((power, conjugate), (&cosine, sine)))| {
+        (1..).zip(&self.sizes).zip(pairs.zip(factors)).flat_map(
+            |((k, size), ((power, conjugate), (&cosine, sine)))| {
+                let [cosine, sine] = [cosine, sine].map(|factor| factor * size.recip());
                 let turned = Complex::I * sine;
                 [
                     (k, (power, cosine - turned)),
                     (k, (conjugate, cosine + turned)),
                 ]
-            })
+            },
+        )
     }
 }
 
@@ -494,17 +508,20 @@ pub fn root_powers<S: Slots>(
         let next = slots.mul(&powers[k / 2 - 1], &powers[k.div_ceil(2) - 1])?;
         powers.push(next);
     }
-    with_conjugates(slots, powers)
+    let sizes = vec![1.0; half];
+    with_conjugates(slots, powers, sizes)
 }
 
 fn with_conjugates<S: Slots>(
     slots: &mut S,
     powers: Vec<S::Value>,
+    sizes: Vec<f64>,
 ) -> Result<RootPowers<S::Value>, S::Error> {
     let conjugates = powers.iter().map(|power| slots.conjugate(power));
     Ok(RootPowers {
         conjugates: conjugates.collect::<Result<_, _>>()?,
         powers,
+        sizes,
     })
 }
 
@@ -663,6 +680,8 @@ pub enum Selected<V> {
     One(Vec<V>),
     /// Two digits: the selectors of the high and of the low one.
     Two(Vec<V>, Vec<V>),
+    /// Two digits that are cleaned once: the powers of the high one, as [`spectrum`] takes them, and the selectors of the low one.
+    Spectrum(RootPowers<V>, Vec<V>),
 }
 
 /// From phases over K to the selectors of the digits, cleaned as often as the shape says but for the last time, which [`square`] is.
@@ -690,6 +709,11 @@ pub fn select<S: Slots>(
         clean_all(slots, &mut selected, before)?;
         return Ok(Selected::One(selected));
     }
+    if shape.has_spectrum() {
+        let sizes = spectrum_sizes(high);
+        let (low, high) = low_and_powers(slots, &z, shape.digits, late, Some(sizes))?;
+        return Ok(Selected::Spectrum(high, low));
+    }
     let [mut high, mut low] = two_digits(slots, &z, shape.digits, [usize::MAX, late])?;
     clean_all(slots, &mut low, before)?;
     clean_all(slots, &mut high, before)?;
@@ -704,10 +728,18 @@ pub enum Ready<V> {
     Squares(Squares<V>),
 }
 
+/// What the rows of a table are multiplied by.
+enum High<T> {
+    /// The squares of the high digit's selectors.
+    Squares(T),
+    /// Products of its powers: [`spectrum`].
+    Spectrum(T),
+}
+
 /// The squares of the selectors of both halves of a column.
 pub struct Squares<V> {
-    /// Those of the high one of two digits, for each half.
-    high: Option<[Vec<V>; 2]>,
+    /// What stands for those of the high one of two digits, for each half.
+    high: Option<High<[Vec<V>; 2]>>,
     /// Those of the only or of the low digit, both halves in one.
     low: Vec<V>,
     /// For each half 1 plus the number of digits, less the sums of all squares; then the second of these negated.
@@ -726,12 +758,26 @@ pub fn square<S: Slots>(
     if shape.cleanings == 0 {
         return Ok(Ready::Raw(halves));
     }
-    let [(real_high, real), (imaginary_high, imaginary)] = match &halves {
-        [Selected::One(real), Selected::One(imaginary)] => [(None, real), (None, imaginary)],
+    let (real, imaginary, high) = match &halves {
+        [Selected::One(real), Selected::One(imaginary)] => (real, imaginary, None),
         [
-            Selected::Two(high, low),
-            Selected::Two(other_high, other_low),
-        ] => [(Some(high), low), (Some(other_high), other_low)],
+            Selected::Two(high, real),
+            Selected::Two(other_high, imaginary),
+        ] => {
+            let mut squares = |selectors: &[S::Value]| {
+                let own = selectors.iter().map(|value| slots.mul(value, value));
+                own.collect::<Result<Vec<_>, _>>()
+            };
+            let squares = [squares(high)?, squares(other_high)?];
+            (real, imaginary, Some(High::Squares(squares)))
+        }
+        [
+            Selected::Spectrum(high, real),
+            Selected::Spectrum(other_high, imaginary),
+        ] => {
+            let spectra = [spectrum(slots, high)?, spectrum(slots, other_high)?];
+            (real, imaginary, Some(High::Spectrum(spectra)))
+        }
         _ => return Ok(Ready::Raw(halves)),
     };
     let mut low = Vec::with_capacity(real.len());
@@ -744,16 +790,21 @@ pub fn square<S: Slots>(
         let squares: Vec<_> = half.iter().map(|value| (value, value)).collect();
         sums.push(slots.products(&squares)?);
     }
-    let mut squares = Vec::new();
-    for selectors in [real_high, imaginary_high].into_iter().flatten() {
-        let own = selectors.iter().map(|value| slots.mul(value, value));
-        squares.push(own.collect::<Result<Vec<_>, _>>()?);
+    match &high {
+        None => {}
+        Some(High::Squares(squares)) => {
+            for (sum, squares) in sums.iter_mut().zip(squares) {
+                let own = slots.sum(&squares.iter().collect::<Vec<_>>())?;
+                *sum = slots.add(sum, &own)?;
+            }
+        }
+        Some(High::Spectrum(spectra)) => {
+            for (sum, spectrum) in sums.iter_mut().zip(spectra) {
+                *sum = slots.add(sum, &spectrum[0])?;
+            }
+        }
     }
-    for (sum, squares) in sums.iter_mut().zip(&squares) {
-        let own = slots.sum(&squares.iter().collect::<Vec<_>>())?;
-        *sum = slots.add(sum, &own)?;
-    }
-    let one = if squares.is_empty() { 2.0 } else { 3.0 };
+    let one = if high.is_none() { 2.0 } else { 3.0 };
     let mut norm = |half: usize| {
         let norm = slots.affine(&sums[half], -1, Complex::real(one))?;
         // One level above the result, where sums of the squares are.
@@ -763,7 +814,7 @@ pub fn square<S: Slots>(
     let (real, imaginary) = (norm(0)?, norm(1)?);
     let negative = slots.affine(&imaginary, -1, Complex::ZERO)?;
     Ok(Ready::Squares(Squares {
-        high: <[Vec<S::Value>; 2]>::try_from(squares).ok(),
+        high,
         low,
         norms: [real, imaginary, negative],
     }))
@@ -779,6 +830,74 @@ pub fn two_digits<S: Slots>(
     digits: Digits,
     levels: [usize; 2],
 ) -> Result<[Vec<S::Value>; 2], S::Error> {
+    let (low, high) = low_and_powers(slots, z, digits, levels[1], None)?;
+    Ok([selectors(slots, &high, levels[0])?, low])
+}
+
+/// The absolute values of the powers of a high digit for [`spectrum`]: there are n products of two powers in each of its sums, and the power of n/2 stands for
+/// that of -n/2 as well.
+fn spectrum_sizes(high: u32) -> Vec<f64> {
+    let half = 1usize << (high - 1);
+    let size = (2.0 * half as f64).sqrt().recip();
+    let last = std::iter::once(size / 2.0);
+    std::iter::repeat_n(size, half - 1).chain(last).collect()
+}
+
+/// The sums of all products of two powers, of exponents that together are m modulo n: n of them, of absolute value 1, for m from 0 on. For powers
+/// p of the sizes of [`spectrum_sizes`], the selector of h is s_h = 1/√n·Σ ω^(-hj)·p_j, over j from -n/2 to n/2, where ω = exp(2πi/n).
+/// So s_h² is 1/n·Σ ω^(-hm) times the sum of m, whatever noise the powers have, and the sum of 0 is that of all squares.
+///
+/// # Errors
+/// Those of the arithmetic.
+fn spectrum<S: Slots>(
+    slots: &mut S,
+    powers: &RootPowers<S::Value>,
+) -> Result<Vec<S::Value>, S::Error> {
+    let half = powers.powers.len();
+    let n = 2 * half;
+    let size = (n as f64).sqrt().recip();
+    let middle = slots.add(&powers.powers[half - 1], &powers.conjugates[half - 1])?;
+    let power = |k: usize| match k.cmp(&half) {
+        Ordering::Less => &powers.powers[k - 1],
+        Ordering::Equal => &middle,
+        Ordering::Greater => &powers.conjugates[n - k - 1],
+    };
+    let unit = slots.affine(&middle, 0, Complex::real(2.0 * size))?;
+    let twice = (1..(n + half) / 2).map(|k| slots.affine(power(k), 2, Complex::ZERO));
+    let twice: Vec<S::Value> = twice.collect::<Result<_, _>>()?;
+    let mut sums = Vec::with_capacity(n);
+    for m in 0..=half {
+        let pairs = (0..n).map(|j| (j, (m + n - j) % n));
+        let pairs = pairs.filter_map(|(j, k)| match j.cmp(&k) {
+            Ordering::Greater => None,
+            Ordering::Equal => (j > 0).then(|| (power(j), power(j))),
+            // Both orders at once.
+            Ordering::Less if j == 0 => Some((&unit, power(k))),
+            Ordering::Less => Some((&twice[j - 1], power(k))),
+        });
+        let sum = slots.products(&pairs.collect::<Vec<_>>())?;
+        sums.push(match m {
+            0 => slots.affine(&sum, 1, Complex::real(size * size))?,
+            _ => sum,
+        });
+    }
+    for m in (1..half).rev() {
+        sums.push(slots.conjugate(&sums[m])?);
+    }
+    Ok(sums)
+}
+
+/// The selectors of a low digit and the powers of a high one.
+type LowAndPowers<V> = (Vec<V>, RootPowers<V>);
+
+/// The selectors of the low digit, at this level at most, and the powers of the high one: of these sizes, or as large as the roots of unity are.
+fn low_and_powers<S: Slots>(
+    slots: &mut S,
+    z: &S::Value,
+    digits: Digits,
+    level: usize,
+    sizes: Option<Vec<f64>>,
+) -> Result<LowAndPowers<S::Value>, S::Error> {
     let Digits { high, low } = digits;
     // z, z², z⁴ and so on.
     let mut squares = vec![z.clone()];
@@ -787,17 +906,17 @@ pub fn two_digits<S: Slots>(
     }
     let turned = &squares[high as usize];
     let low_powers = root_powers(slots, turned, low)?;
-    let low_selected = selectors(slots, &low_powers, levels[1])?;
+    let low_selected = selectors(slots, &low_powers, level)?;
     // exp(-2πi·k·l/2^b)
     let (size, all) = (1usize << low, 1usize << (high + low));
-    let back = |k: usize| {
+    let back = |k: usize, scale: f64| {
         let values: Vec<_> = (0..size)
-            .map(|l| Complex::root(k * l % all, all).conj())
+            .map(|l| Complex::root(k * l % all, all).conj() * scale)
             .collect();
         Harmonics::interpolate(&values)
     };
-    let high_powers = if high < DIRECT_BITS {
-        let z = multiply(slots, z, &low_powers, &back(1))?;
+    let high_powers = if sizes.is_none() && high < DIRECT_BITS {
+        let z = multiply(slots, z, &low_powers, &back(1, 1.0))?;
         root_powers(slots, &z, high)?
     } else {
         let level = low_powers.powers.iter().map(|value| slots.level(value));
@@ -805,16 +924,17 @@ pub fn two_digits<S: Slots>(
         let powers = powers_to_half(slots, &squares, level)?;
         // What is not needed any more makes room for what follows.
         drop(squares);
-        let functions: Vec<_> = (1..=powers.len()).map(back).collect();
+        let sizes = sizes.unwrap_or_else(|| vec![1.0; powers.len()]);
+        let functions = (1..).zip(&sizes).map(|(k, &size)| back(k, size));
+        let functions: Vec<_> = functions.collect();
         let factors = interpolate_all(slots, &low_powers, &functions)?;
         drop(low_powers);
         let pairs = powers.into_iter().zip(factors);
         let powers = pairs.map(|(power, factor)| slots.mul(&power, &factor));
         let powers = powers.collect::<Result<_, _>>()?;
-        with_conjugates(slots, powers)?
+        with_conjugates(slots, powers, sizes)?
     };
-    let high_selected = selectors(slots, &high_powers, levels[0])?;
-    Ok([high_selected, low_selected])
+    Ok((low_selected, high_powers))
 }
 
 /// Bits from which on a high digit's powers are corrected one by one, each by an interpolation of its own, which takes two levels. Fewer bits take
@@ -905,7 +1025,14 @@ pub fn look_up<S: Slots>(
             let sum = weigh(slots, low, &fractions)?;
             [sum.clone(), sum]
         }
-        Some([real, imaginary]) => {
+        Some(high) => {
+            let [real, imaginary] = match high {
+                High::Squares(squares) => squares,
+                High::Spectrum(spectra) => {
+                    fractions = transformed(&fractions, low.len());
+                    spectra
+                }
+            };
             let rows = rows(slots, low, &fractions, real.len())?;
             let mut of_half = |high: &[S::Value]| {
                 let pairs: Vec<_> = high.iter().zip(&rows).collect();
@@ -938,7 +1065,25 @@ fn raw_look_up<S: Slots>(
             let pairs: Vec<_> = high.iter().zip(&rows).collect();
             slots.products(&pairs)
         }
+        Selected::Spectrum(powers, low) => {
+            let high = selectors(slots, powers, usize::MAX)?;
+            let rows = rows(slots, low, fractions, high.len())?;
+            let pairs: Vec<_> = high.iter().zip(&rows).collect();
+            slots.products(&pairs)
+        }
     }
+}
+
+/// The rows of a table, of so many values each, after Fourier: what the sums of a [`spectrum`] are multiplied by.
+fn transformed(fractions: &[Complex], length: usize) -> Vec<Complex> {
+    let n = fractions.len() / length;
+    let sum = |m: usize, l: usize| {
+        (0..n).fold(Complex::ZERO, |sum, h| {
+            sum + fractions[h * length + l] * Complex::root(h * m % n, n).conj()
+        })
+    };
+    let places = (0..n).flat_map(|m| (0..length).map(move |l| (m, l)));
+    places.map(|(m, l)| sum(m, l) * (1.0 / n as f64)).collect()
 }
 
 /// For each value of the high digit what a table makes of the low one's values.

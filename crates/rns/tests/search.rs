@@ -16,7 +16,7 @@ fn one_to_eight_bits_have_parameters() {
     for (degree, bits, limbs, scales, key_switches, transforms) in [
         (1 << 15, 1, 16, [39, 38], 119, 7312),
         (1 << 16, 4, 22, [41, 40], 174, 12833),
-        (1 << 16, 8, 28, [49, 44], 258, 22697),
+        (1 << 16, 8, 27, [49, 44], 258, 21490),
     ] {
         let (candidate, judgement) = search(degree, bits, bits).unwrap();
         assert_eq!(judgement.limbs, limbs);
