@@ -144,6 +144,12 @@ impl Candidate {
         }
     }
 
+    /// Noise of the operations, by level.
+    #[must_use]
+    pub fn noise_by_level(&self) -> LevelNoise {
+        self.ladder().noise()
+    }
+
     /// What primes are searched for.
     ///
     /// # Panics
@@ -196,7 +202,7 @@ impl Candidate {
             stages: self.stages,
             top: self.levels(),
             bound: self.shape.exponential.bound(),
-            noise: self.ladder().noise(),
+            noise: self.noise_by_level(),
             ladder: self.ladder(),
             baby_switches: 1.0,
         }
@@ -204,7 +210,7 @@ impl Candidate {
 
     /// Standard deviation of a result, bias and failure for a column with noise of this standard deviation (in turns).
     fn failure(&self, input: f64) -> Result<(f64, f64, f64), NoLevel> {
-        let noise = self.ladder().noise();
+        let noise = self.noise_by_level();
         let variance = self.phase_variance(input);
         let top = self.stages + self.shape.levels();
         let (high, low) = (self.shape.digits.high(), self.shape.digits.low());

@@ -217,8 +217,9 @@ impl<V> Apart<V> {
         self.late.as_ref()
     }
 
-    /// Of the late and the early selectors of both halves.
-    pub(crate) fn new([real, imaginary]: [[Vec<V>; 2]; 2]) -> Apart<V> {
+    /// Of the late selectors, none where there is no such digit, and the early ones, of both halves.
+    #[must_use]
+    pub fn new([real, imaginary]: [[Vec<V>; 2]; 2]) -> Apart<V> {
         let ([real_late, real_early], [imaginary_late, imaginary_early]) = (real, imaginary);
         Apart {
             early: [real_early, imaginary_early],

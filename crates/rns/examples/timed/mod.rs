@@ -9,7 +9,7 @@ use toroid_rns::complex::Complex;
 use toroid_rns::evaluator::Evaluator;
 use toroid_rns::slots::{ColumnSlots, LinearSlots, Slots};
 use toroid_rns::transform::StepPlan;
-use toroid_rns::{Ciphertext, RnsError};
+use toroid_rns::{Ciphertext, Plaintext, RnsError};
 
 /// Seconds of processors that this process took; none where Unix does not tell.
 fn processors() -> f64 {
@@ -56,6 +56,11 @@ impl<'a> Timed<'a> {
             inner,
             times: BTreeMap::new(),
         }
+    }
+
+    /// Not timed: no batch needs it.
+    pub fn decode(&self, plaintext: &Plaintext) -> Vec<Complex> {
+        self.inner.decode(plaintext)
     }
 
     pub fn time<R>(&mut self, what: &'static str, work: impl FnOnce(&mut Evaluator<'a>) -> R) -> R {
