@@ -7,17 +7,19 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
-use toroid_client::columns::{ColumnStat, MapPlan, MapRequest, Way};
+use toroid_client::columns::{
+    ColumnStat, MapPlan, MapRequest, Route, RowForm, TimesLeft, Way, WayTimes,
+};
 use toroid_client::drive::{Drive as Inner, OpenOptions};
 use toroid_client::ledger::Ledger;
 use toroid_client::location::Location;
 use toroid_client::session::{Object, SessionError};
 use toroid_drive::bridge::status::KEY_MISSING;
 use toroid_drive::image::{FormatOptions, parse_size};
-use toroid_engine::backend::recorded::RecordedTimes;
 use toroid_isa::{Assembly, KeyKind, VrNumber, assemble_for};
 use toroid_nvme::Status;
 use toroid_nvme::fabrics::auth::{Secret, TlsKey};
+use toroid_rns::ring_set::RingSet;
 use toroid_task::Progress;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::serialize::ObjectReader;
@@ -48,6 +50,8 @@ struct Request {
     output: String,
     replace: bool,
     unit: Option<u64>,
+    way: Way,
+    form: Option<RowForm>,
 }
 
 impl Request {
@@ -63,8 +67,8 @@ impl Request {
             output: &self.output,
             replace: self.replace,
             unit: self.unit,
-            way: Way::Samples,
-            form: None,
+            way: self.way,
+            form: self.form,
         })
     }
 
@@ -82,9 +86,13 @@ fn lacks_keys(error: &SessionError) -> bool {
     status.is_some_and(|status| [KEY_MISSING, Status::INTERNAL_ERROR].contains(&status))
 }
 
-/// Fills a drive's registers from what is stored there.
-fn load(drive: &Inner, key_id: u32, progress: &Progress) -> Result<(), Failure> {
+/// Fills a drive's registers from what is stored there, as a run of this plan needs it.
+fn load(drive: &Inner, key_id: u32, plan: &MapPlan, progress: &Progress) -> Result<(), Failure> {
     let session = drive.session();
+    if let Route::Ring(_) = plan.route {
+        drive.complete(session.load_ring_keys(key_id, plan.converts, progress))?;
+        return Ok(());
+    }
     match drive.image() {
         Some(_) => drive.complete(session.load(key_id, progress))?,
         None => drive.complete(session.reload(key_id, true, progress))?,
@@ -110,11 +118,12 @@ fn described<'py>(py: Python<'py>, stat: &ColumnStat) -> PyResult<Bound<'py, PyD
 
 /// A plan, with the seconds that documented times give for it.
 fn planned<'py>(py: Python<'py>, plan: &MapPlan, cores: usize) -> PyResult<Bound<'py, PyDict>> {
-    let times = RecordedTimes::documented(cores);
-    let tasks = plan.facts.tasks.iter().flat_map(|task| {
-        std::iter::repeat_n((task.input_bits, task.functions), task.rows as usize)
-    });
-    let seconds = times.estimate(plan.params, tasks).ok();
+    let times = WayTimes::new(plan, cores);
+    let TimesLeft {
+        samples,
+        batch,
+        seconds,
+    } = times.left(plan);
     let dict = PyDict::new(py);
     dict.set_item("params", plan.params.name)?;
     dict.set_item("rows", plan.rows)?;
@@ -124,7 +133,13 @@ fn planned<'py>(py: Python<'py>, plan: &MapPlan, cores: usize) -> PyResult<Bound
     dict.set_item("commands", plan.commands)?;
     dict.set_item("bootstraps", plan.facts.bootstraps)?;
     dict.set_item("cores", cores)?;
-    dict.set_item("seconds", seconds.map(|time| time.as_secs_f64()))?;
+    dict.set_item("seconds", seconds)?;
+    dict.set_item("way", plan.route.name())?;
+    dict.set_item("why", times.why(plan))?;
+    dict.set_item("ring", times.ring.map(|set| set.name))?;
+    dict.set_item("seconds_by_samples", samples)?;
+    dict.set_item("seconds_by_ring", batch)?;
+    dict.set_item("break_even_rows", times.break_even)?;
     dict.set_item("log2_failure", plan.log2_failure())?;
     Ok(dict)
 }
@@ -458,6 +473,44 @@ impl Drive {
         Ok(true)
     }
 
+    /// Makes the keys by which programs go over columns by ciphertexts of a ring, on the drive: of the ring of this name, or of that which has the
+    /// messages of the client key's parameter set.
+    #[pyo3(signature = (client, ring=None, key_id=0, progress=None, replace=false))]
+    fn put_ring_keys<'py>(
+        &self,
+        py: Python<'py>,
+        client: &Bound<'py, ClientKey>,
+        ring: Option<&str>,
+        key_id: u32,
+        progress: Option<Py<PyAny>>,
+        replace: bool,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let key = &client.get().key;
+        let refused = |reason: String| Failure::new("OptionError", reason);
+        let named = |name: &str| {
+            RingSet::by_name(name).ok_or_else(|| {
+                let names: Vec<&str> = RingSet::ALL.into_iter().map(|set| set.name).collect();
+                refused(format!(
+                    "there is no ring {name:?}; expected one of {}",
+                    names.join(", ")
+                ))
+            })
+        };
+        let set = RingSet::of_client(key.params(), ring.map(named).transpose()?)
+            .map_err(|error| refused(error.to_string()))?;
+        let (own, conversion) = self.call(py, progress, |drive, progress| {
+            let put = drive
+                .session()
+                .put_ring_keys(key_id, (key, set), replace, progress);
+            Ok(drive.complete(put)?)
+        })?;
+        let dict = PyDict::new(py);
+        dict.set_item("ring", set.name)?;
+        dict.set_item("bytes", own.size)?;
+        dict.set_item("conversion_bytes", conversion.map_or(0, |stat| stat.size))?;
+        Ok(dict)
+    }
+
     /// Makes a column of rows.
     #[pyo3(signature = (name, rows, replace=false, key_id=0, progress=None))]
     fn put_column<'py>(
@@ -544,8 +597,9 @@ impl Drive {
         })
     }
 
-    /// Runs a program on columns, with the result as another column. A run that ended early goes on where it was.
-    #[pyo3(signature = (program, inputs, output, rows=None, unit=None, replace=false, key_id=0, progress=None))]
+    /// Runs a program on columns, with the result as another column. A run that ended early goes on where it was. The way is `samples`, `ring` or `auto`;
+    /// the result has the form `samples` or `ring`, or that which the way leaves.
+    #[pyo3(signature = (program, inputs, output, rows=None, unit=None, replace=false, key_id=0, progress=None, way="auto", result=None))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn map<'py>(
         &self,
@@ -558,6 +612,8 @@ impl Drive {
         replace: bool,
         key_id: u32,
         progress: Option<Py<PyAny>>,
+        way: &str,
+        result: Option<&str>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let request = Request {
             program: assembled(program, key_id)?,
@@ -566,6 +622,8 @@ impl Drive {
             output,
             replace,
             unit,
+            way: way_of(way)?,
+            form: result.map(form_of).transpose()?,
         };
         let report = self.call(py, progress, |drive, progress| {
             let session = drive.session();
@@ -577,8 +635,8 @@ impl Drive {
                         // A drive that was opened anew has its keys in store, but not in its registers.
                         Err(error) if !is_filled && lacks_keys(&error) => {
                             drive.new_failure();
-                            let key_id = request.key_id();
-                            let fill = || load(drive, key_id, progress);
+                            let plan = drive.wait(session.plan_map(request_of_map))?;
+                            let fill = || load(drive, request.key_id(), &plan, progress);
                             is_filled = self.turns.load(turn, progress, fill)?;
                         }
                         report => return Ok(drive.complete(async { report })?),
@@ -611,6 +669,8 @@ impl Drive {
             output: "sum of results".to_owned(),
             replace: false,
             unit: None,
+            way: Way::Samples,
+            form: None,
         };
         let rows = self.call(py, progress, |drive, progress| {
             let parts: Vec<_> = parts
@@ -626,7 +686,7 @@ impl Drive {
     }
 
     /// What `map` will do, and how long it takes by documented times; nothing runs.
-    #[pyo3(signature = (program, inputs, output, rows=None, unit=None, replace=false, key_id=0, cores=1))]
+    #[pyo3(signature = (program, inputs, output, rows=None, unit=None, replace=false, key_id=0, cores=1, way="auto", result=None))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn estimate<'py>(
         &self,
@@ -639,6 +699,8 @@ impl Drive {
         replace: bool,
         key_id: u32,
         cores: usize,
+        way: &str,
+        result: Option<&str>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let request = Request {
             program: assembled(program, key_id)?,
@@ -647,6 +709,8 @@ impl Drive {
             output,
             replace,
             unit,
+            way: way_of(way)?,
+            form: result.map(form_of).transpose()?,
         };
         let plan = self.call(py, None, |drive, _| {
             let plan = request.with(|request| drive.wait(drive.session().plan_map(request)));
@@ -668,6 +732,29 @@ impl Drive {
 
 fn assembled(program: &str, key_id: u32) -> Result<Assembly, Failure> {
     assemble_for(key_id, program).map_err(|errors| Failure::new("ProgramError", errors.to_string()))
+}
+
+fn way_of(name: &str) -> Result<Way, Failure> {
+    match name {
+        "auto" => Ok(Way::Auto),
+        "samples" => Ok(Way::Samples),
+        "ring" => Ok(Way::Ring),
+        other => Err(Failure::new(
+            "OptionError",
+            format!("way is \"auto\", \"samples\" or \"ring\", not {other:?}"),
+        )),
+    }
+}
+
+fn form_of(name: &str) -> Result<RowForm, Failure> {
+    match name {
+        "samples" => Ok(RowForm::Samples),
+        "ring" => Ok(RowForm::Ring),
+        other => Err(Failure::new(
+            "OptionError",
+            format!("a result is \"samples\" or \"ring\", not {other:?}"),
+        )),
+    }
 }
 
 fn named(inputs: &Bound<'_, PyDict>) -> PyResult<Vec<(String, String)>> {

@@ -106,6 +106,9 @@ class Drive:
     def probe(self) -> None: ...
     def put_keys(self, keys: PublicKeys, key_id: int = 0, progress: _Progress | None = None, replace: bool = False) -> None: ...
     def has_keys(self, tag: str, key_id: int = 0) -> bool: ...
+    def put_ring_keys(
+        self, client: ClientKey, ring: str | None = None, key_id: int = 0, progress: _Progress | None = None, replace: bool = False
+    ) -> dict[str, Any]: ...
     def put_column(
         self, name: str, rows: EncryptedRows, replace: bool = False, key_id: int = 0, progress: _Progress | None = None
     ) -> dict[str, Any]: ...
@@ -123,6 +126,8 @@ class Drive:
         replace: bool = False,
         key_id: int = 0,
         progress: _Progress | None = None,
+        way: str = "auto",
+        result: str | None = None,
     ) -> dict[str, Any]: ...
     def add_results(
         self,
@@ -142,4 +147,6 @@ class Drive:
         replace: bool = False,
         key_id: int = 0,
         cores: int = 1,
+        way: str = "auto",
+        result: str | None = None,
     ) -> dict[str, Any]: ...

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from toroid._program import Compiled
     from toroid._rounds import Rounds
 
+#: How a program goes over columns: sample by sample, by ciphertexts of a ring, or what takes less time.
+Way = Literal["auto", "samples", "ring"]
+
 _ENVIRONMENT = ("host_nqn", "host_id", "host_secret", "controller_secret", "tls_key", "nsid")
 
 #: What a question or a program keeps on a drive until it ends: the results of rounds, and a result itself. `call` is that whose turn it is.
@@ -116,7 +119,14 @@ class BaseTable(ABC):
 
     @abstractmethod
     def compute(
-        self, compiled: Compiled, columns: Mapping[str, str], rows: tuple[int, int] | None, progress: Progress, finish: Finish | None = None
+        self,
+        compiled: Compiled,
+        columns: Mapping[str, str],
+        rows: tuple[int, int] | None,
+        progress: Progress,
+        finish: Finish | None = None,
+        *,
+        way: Way = "auto",
     ) -> _core.EncryptedRows | EncryptedParts:
         """Runs a program of the drive on columns by the names of its inputs; `finish` is what a question makes of the result."""
 
@@ -140,7 +150,14 @@ class Table(BaseTable):
         self.drive = drive
 
     def compute(
-        self, compiled: Compiled, columns: Mapping[str, str], rows: tuple[int, int] | None, progress: Progress, finish: Finish | None = None
+        self,
+        compiled: Compiled,
+        columns: Mapping[str, str],
+        rows: tuple[int, int] | None,
+        progress: Progress,
+        finish: Finish | None = None,
+        *,
+        way: Way = "auto",
     ) -> _core.EncryptedRows:
         """Runs a program on columns of the table, and takes its result from the drive. All rows are those that the table had when it was looked up.
 
@@ -150,7 +167,8 @@ class Table(BaseTable):
         inputs = {name: self.columns[column].names for name, column in columns.items()}
         digest = hashlib.sha256(json.dumps([compiled.program, inputs, rows], sort_keys=True).encode()).hexdigest()
         output = f"result {digest[:32]}"
-        options: dict[str, Any] = {"rows": rows, "key_id": self.key_id, "progress": progress}
+        # A result is read, appended and pickled as samples, whatever way it came.
+        options: dict[str, Any] = {"rows": rows, "key_id": self.key_id, "progress": progress, "way": way, "result": "samples"}
         with self.drive.turn(output):
             try:
                 self.drive.run(compiled.program, compiled.registers(inputs), output, **options)
@@ -234,6 +252,28 @@ class Drive:
             if not replace:
                 error.add_note("Give another key_id, to upload as well, or replace=True.")
             raise
+
+    def install_ring_keys(
+        self, client: Client, ring: str | None = None, *, key_id: int = 0, replace: bool = False, progress: Progress = None
+    ) -> dict[str, Any]:
+        """Makes the keys by which programs go over whole columns by ciphertexts of a ring, on the drive as they come. They are public, and take hundreds of
+        megabytes there for sets that protect something.
+
+        Args:
+            client: The client whose columns they are for.
+            ring: The name of the ring, such as "ring16"; that which has the messages of the client's parameter set if not given.
+            key_id: The key id of the tables that they are for.
+            replace: Whether keys of another client, or of another ring, are replaced.
+            progress: True for a line that shows how far it is, or a callable of the stage, the steps done and those in total.
+
+        Returns:
+            The name of the ring, and the bytes of its key and of that for conversions.
+
+        Raises:
+            OptionError: There is no such ring, or it is for tests and the client is not.
+            KeyMismatch: Another client has keys or tables under the key id.
+        """
+        return self.core.put_ring_keys(client.key, ring, key_id, reporter(progress), replace)
 
     def upload(
         self, name: str, data: EncryptedTable | EncryptedColumn, *, replace: bool = False, key_id: int = 0, progress: Progress = None
@@ -356,7 +396,10 @@ class Drive:
         return self.core.info()
 
     def run(self, program: str, inputs: dict[str, str], output: str, *, progress: Progress = None, **options: Any) -> dict[str, Any]:
-        """Runs the text of a program on columns of the drive, by registers, with the result as another column."""
+        """Runs the text of a program on columns of the drive, by registers, with the result as another column.
+
+        Options are `rows`, `unit`, `replace`, `key_id`, `way` ("auto", "samples" or "ring") and `result`, its form: "samples", "ring", or that which the
+        way leaves."""
         return self.core.map(program, inputs, output, progress=reporter(progress), **options)
 
     def close(self) -> None:
@@ -364,6 +407,7 @@ class Drive:
         self.core.close()
 
     ainstall = twin(install)
+    ainstall_ring_keys = twin(install_ring_keys)
     aupload = twin(upload)
     atables = twin(tables)
     atable = twin(table)

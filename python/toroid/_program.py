@@ -15,7 +15,7 @@ import numpy as np
 from toroid import _core
 from toroid._client import Client
 from toroid._columns import Layout
-from toroid._drive import BaseTable
+from toroid._drive import BaseTable, Way
 from toroid._errors import GraphError, MissingError
 from toroid._expr import applied
 from toroid._picture import Part, picture
@@ -434,7 +434,14 @@ class GraphProgram:
         return layout.described()
 
     def run(
-        self, table: BaseTable, *, rows: tuple[int, int] | None = None, log2_failure: float = -128.0, progress: Progress = None, **columns: str
+        self,
+        table: BaseTable,
+        *,
+        rows: tuple[int, int] | None = None,
+        log2_failure: float = -128.0,
+        progress: Progress = None,
+        way: Way = "auto",
+        **columns: str,
     ) -> Result:
         """Runs the program on the rows of a table, and gives its encrypted results.
 
@@ -443,11 +450,13 @@ class GraphProgram:
             rows: The rows from the first of a pair up to, and without, the second; all if not given.
             log2_failure: log2 of the probability that the results of a row may be wrong with.
             progress: True for a line that shows how far it is, or a callable of the stage, the steps done and those in total.
+            way: "samples" to go sample by sample, "ring" by whole ciphertexts of a ring, "auto" for what takes less time by the documented times.
             columns: The names of the columns, where they are not those of the inputs.
 
         Raises:
             GraphError: As [GraphProgram.compile][] has it.
-            OptionError: As [GraphProgram.compile][] has it.
+            OptionError: As [GraphProgram.compile][] has it, or there is no such way.
+            Error: The way is "ring", and the drive lacks the ring keys, or the program or its columns do not go that way.
             RowsError: The table does not have these rows.
             TypeError: As [GraphProgram.compile][] has it.
             DriveError: The drive does not do it. Ctrl-C ends the run with KeyboardInterrupt; the same call then goes on where it was.
@@ -455,7 +464,7 @@ class GraphProgram:
         first, end = table.chosen(rows)
         compiled = self.compile(table, log2_failure=log2_failure, **columns)
         chosen = {name: columns.get(name, name) for name in self._ranges}
-        return Result(compiled, table.compute(compiled, chosen, (first, end), progress), end - first)
+        return Result(compiled, table.compute(compiled, chosen, (first, end), progress, way=way), end - first)
 
     def explain(self, table: BaseTable | None = None, *, format: str = "text", **options: Any) -> str:
         """What the program does and costs; further options are those of [GraphProgram.compile][].

@@ -22,7 +22,7 @@ from toroid._types import failure_of
 
 if TYPE_CHECKING:
     from toroid._client import Client
-    from toroid._drive import BaseTable
+    from toroid._drive import BaseTable, Way
     from toroid._program import Compiled, Cost
 
 #: The most values that a key of groups may have: each is a function of the key.
@@ -521,15 +521,18 @@ class Query:
         [Query.compile][]."""
         return self.compile(log2_failure).cost
 
-    def run(self, *, log2_failure: float = -128.0, progress: Progress = None) -> Answer | ComparedAnswer:
+    def run(self, *, log2_failure: float = -128.0, progress: Progress = None, way: Way = "auto") -> Answer | ComparedAnswer:
         """Has the drive compute the answer, which `client.decrypt` reads.
 
         Args:
             log2_failure: As [Query.compile][] has it.
             progress: True for a line that shows how far it is, or a callable of the stage, the steps done and those in total.
+            way: As [GraphProgram.run][toroid.GraphProgram.run] has it; rows are compared sample by sample in any case.
 
         Raises:
             GraphError: As [Query.compile][] has it.
+            OptionError: There is no such way.
+            Error: The way is "ring", and the drive lacks the ring keys, or the question or its columns do not go that way.
             DriveError: The drive does not do it. Ctrl-C ends the run with KeyboardInterrupt; the same call then goes on where it was.
         """
         plan = self._plan()
@@ -538,7 +541,7 @@ class Query:
         compared = None if plan.rounds is None else self._table.compare(plan.rounds, log2_failure, progress)
         other = None
         if compiled is not None:
-            other = Answer(compiled, self._table.compute(compiled, columns, None, progress, plan.finish), self._table.rows, plan.finish)
+            other = Answer(compiled, self._table.compute(compiled, columns, None, progress, plan.finish, way=way), self._table.rows, plan.finish)
         if compared is not None and plan.compared is not None:
             words, of_rounds = compared
             return ComparedAnswer(other, words, self._table.rows, plan.compared, of_rounds)

@@ -642,7 +642,7 @@ class Stored(Encrypted):
 
     def _map(self, compiled: Compiled, registers: dict[str, str], rows: tuple[int, int] | None) -> _core.EncryptedRows:
         output = f"{self.name} {len(self._made)}"
-        self._drive.run(compiled.program, registers, output, rows=rows, replace=True, key_id=self._table.key_id)
+        self._drive.run(compiled.program, registers, output, rows=rows, replace=True, key_id=self._table.key_id, way="samples")
         self._made.append(output)
         return self._drive.core.get_column(output, None, None)
 

@@ -54,7 +54,7 @@ pub use ring::{RingColumn, RingRows};
 pub use rows::EncryptedRows;
 pub use stored::{ColumnStat, StoredColumn};
 #[cfg(feature = "image")]
-pub use way::{Reason, RowForm, Way, WayTimes};
+pub use way::{Reason, RowForm, TimesLeft, Way, WayTimes};
 
 /// The error of the column of this name.
 fn of(name: &str) -> impl FnOnce(ColumnError) -> SessionError {

@@ -708,6 +708,41 @@ impl Session {
         self.put_one(key, progress).await
     }
 
+    /// Generates all keys by which programs go over columns by ciphertexts of a ring: that of the ring, and the conversion key where samples
+    /// of the client key become ring columns. With `replace`, they take the place of those of another client key.
+    ///
+    /// # Errors
+    /// As [`Session::generate_key`], [`Session::replace`].
+    pub async fn put_ring_keys(
+        &self,
+        key_id: u32,
+        (client, set): (&ClientKey, &'static RingSet),
+        replace: bool,
+        progress: &Progress,
+    ) -> Result<(BlobStat, Option<BlobStat>), SessionError> {
+        // Only samples of sets for wide functions become ring columns.
+        let converts = client.params().is_wide();
+        if replace {
+            let ring = Object::ring_key(key_id, client, set)?;
+            let conversion = converts.then(|| Object::conversion_key(key_id, client, set));
+            let keys = Vec::from_iter([Some(ring), conversion.transpose()?].into_iter().flatten());
+            let mut stats = self.replace(keys, progress).await?.into_iter();
+            let ring = stats.next().ok_or(SessionError::NoResult)?;
+            return Ok((ring, stats.next()));
+        }
+        let ring = self
+            .generate_ring_key(key_id, client, set, progress)
+            .await?;
+        let conversion = match converts {
+            true => Some(
+                self.generate_conversion_key(key_id, client, set, progress)
+                    .await?,
+            ),
+            false => None,
+        };
+        Ok((ring, conversion))
+    }
+
     /// Has the drive load the ring key of a key id, and the conversion key if a program `converts`. Nothing else loads them: the first is
     /// large, and only programs on ring columns need either. Returns the bytes read.
     ///

@@ -368,9 +368,10 @@ impl RingForecast<'_> {
             return Err(self.refused(None, what));
         }
         if log2_pieces.unwrap_or(0) != chunks {
-            let (most, found) = (1 << chunks, 1 << log2_pieces.unwrap_or(0));
+            let (samples, found) = (1 << chunks, 1 << log2_pieces.unwrap_or(0));
             let what = format!(
-                "samples are made of columns of {most} pieces, which samples have become, not of {found}"
+                "these rows stand in {found} pieces of a ciphertext, and those that were samples in {samples} pieces: a column that was put as ciphertexts \
+                 has another order of rows and becomes no samples; take a ring column as the result, or put the numbers as samples"
             );
             return Err(self.refused(None, what));
         }

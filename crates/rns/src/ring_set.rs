@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use toroid_ring::simd::SimdLevel;
+use toroid_tfhe::params::ParamSet;
 
 use crate::RnsError;
 use crate::context::{Context, Threads};
@@ -48,6 +49,22 @@ pub struct RingSet {
     tables: Tables,
     params: OnceLock<RnsParams>,
     context: Mutex<Weak<Context>>,
+}
+
+/// Why a client key has no such ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoRing {
+    /// One of both is for tests.
+    #[error("{ring} and {params}: one of them is for tests and protects nothing")]
+    Insecure {
+        /// The ring.
+        ring: &'static str,
+        /// The parameter set of the client key.
+        params: &'static str,
+    },
+    /// No ring has such messages.
+    #[error("no ring has messages of {0} bits")]
+    Bits(u32),
 }
 
 /// How messages are taken apart. Pairs are the bits of a high and of a low digit.
@@ -310,6 +327,25 @@ impl RingSet {
         Self::ALL.into_iter().find(|set| set.name == name)
     }
 
+    /// The ring of a client key's columns: the one that is wanted, or the smallest one that has all messages of the key's parameter set.
+    ///
+    /// # Errors
+    /// [`NoRing`].
+    pub fn of_client(
+        params: &ParamSet,
+        wanted: Option<&'static RingSet>,
+    ) -> Result<&'static RingSet, NoRing> {
+        let (bits, is_insecure) = (params.message_bits, params.is_insecure());
+        match wanted {
+            Some(set) if set.is_insecure == is_insecure => Ok(set),
+            Some(set) => Err(NoRing::Insecure {
+                ring: set.name,
+                params: params.name,
+            }),
+            None => RingSet::for_bits(bits, is_insecure).ok_or(NoRing::Bits(bits)),
+        }
+    }
+
     /// The set of the parameters in a file of this kind.
     ///
     /// # Errors
@@ -491,7 +527,7 @@ mod tests {
     use crate::modulus_switch::{body_variance, pair_variance};
     use crate::samples::{GADGET, Padding, column_variance, sample_variance};
     use crate::search::{LOG2_FAILURE, largest_modulus};
-    use toroid_tfhe::params::{Gadget, MESSAGE16};
+    use toroid_tfhe::params::{Gadget, MESSAGE16, TINY_WOPBS};
 
     #[test]
     fn sets_are_found_and_judged() {
@@ -503,6 +539,16 @@ mod tests {
             let is_secure = log2_modulus <= largest_modulus(set.degree);
             assert_eq!(is_secure, !set.is_insecure);
         }
+    }
+
+    #[test]
+    fn client_keys_have_rings() {
+        assert_eq!(RingSet::of_client(&MESSAGE16, None), Ok(&RING16));
+        assert_eq!(RingSet::of_client(&MESSAGE16, Some(&RING8)), Ok(&RING8));
+        assert_eq!(RingSet::of_client(&TINY_WOPBS, None), Ok(&TINY_RING9));
+        let (ring, params) = ("ring8", TINY_WOPBS.name);
+        let no_ring = NoRing::Insecure { ring, params };
+        assert_eq!(RingSet::of_client(&TINY_WOPBS, Some(&RING8)), Err(no_ring));
     }
 
     /// A table bears columns at rest, twice such a column, and what another table has made and storing has rounded; one in two passes also

@@ -466,7 +466,7 @@ fn samples_go_by_ciphertexts_and_back() {
             (&"ring".into(), &ring.name.into())
         );
         assert!(
-            plan["why"].as_str().unwrap().contains("--way says so"),
+            plan["why"].as_str().unwrap().contains("asked for"),
             "{plan}"
         );
         assert!(plan["log2_p_fail"].as_f64().unwrap() < -100.0, "{plan}");
@@ -522,7 +522,7 @@ fn a_way_that_there_is_not_is_refused_and_never_chosen() {
         assert!(plan["why"].as_str().unwrap().contains(words), "{plan}");
     };
     why("", "no times of tiny-wopbs and tiny-ring");
-    why("--way samples", "--way says so");
+    why("--way samples", "asked for");
     let map = "map d.img f.tasm --output o";
     place.fails(
         2,
@@ -538,7 +538,11 @@ fn a_way_that_there_is_not_is_refused_and_never_chosen() {
     place.fails(
         1,
         &format!("{map} --input x=x --result samples"),
-        &["2 pieces"],
+        &[
+            "2 pieces",
+            "put as ciphertexts",
+            "put the numbers as samples",
+        ],
     );
     // Another key id has no keys; rows that are appended stand in a chunk of their own.
     place.column("t", &x, "--bits 4 --unsigned --key-id 1");

@@ -170,7 +170,7 @@ class Keeper:
 
     @staticmethod
     def _compute(drive: Drive, shard: str, program: Sequence[Any], columns: Mapping[str, str], rows: tuple[int, int]) -> Any:
-        return drive.table(shard).compute(program_of(program[0]), columns, rows, None)
+        return drive.table(shard).compute(program_of(program[0]), columns, rows, None, way="samples")
 
     @staticmethod
     def _pass(drive: Drive, table: Any, keys: tuple[Sequence[Any], str, int], program: Sequence[Any], columns: Mapping[str, str]) -> Any:
@@ -186,7 +186,7 @@ class Keeper:
         """Computes rows that the drive has for no longer than that."""
         stored = drive.upload(name, table, replace=True, key_id=key_id)
         try:
-            return stored.compute(program_of(program[0]), columns, None, None)
+            return stored.compute(program_of(program[0]), columns, None, None, way="samples")
         finally:
             # An error in computing says more than one of a drive that is gone.
             with contextlib.suppress(Error):

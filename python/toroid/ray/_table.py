@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from toroid import _core
 from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn
-from toroid._drive import BaseTable
-from toroid._errors import DriveError, RowsError
+from toroid._drive import BaseTable, Way
+from toroid._errors import DriveError, OptionError, RowsError
 from toroid._program import Compiled
 from toroid._progress import Progress, reporter, twin
 from toroid._query import EncryptedParts, Finish
@@ -114,14 +114,24 @@ class ShardedTable(BaseTable):
         return ShardedTable(self.cluster, self.name, self.columns, self._upload, self._cells, self._silent, settings)
 
     def compute(
-        self, compiled: Compiled, columns: Mapping[str, str], rows: Rows | None, progress: Progress, finish: Finish | None = None
+        self,
+        compiled: Compiled,
+        columns: Mapping[str, str],
+        rows: Rows | None,
+        progress: Progress,
+        finish: Finish | None = None,
+        *,
+        way: Way = "auto",
     ) -> EncryptedParts:
-        """Runs a program on the drives, in units of rows.
+        """Runs a program on the drives, in units of rows, sample by sample.
 
         Raises:
+            OptionError: The way is by ciphertexts.
             MissingRows: No drive could compute some rows.
             ExistsError: The file of the job is that of another job.
         """
+        if way == "ring":
+            raise OptionError('the drives of a cluster go sample by sample: leave out way="ring"')
         first, end = self.chosen(rows)
         header = {
             "toroid job": JOB_VERSION,

@@ -72,6 +72,17 @@ pub enum Route {
     Ring(&'static RingSet),
 }
 
+impl Route {
+    /// `samples` or `ring`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Route::Samples => "samples",
+            Route::Ring(_) => "ring",
+        }
+    }
+}
+
 /// What a program will do with columns of a drive.
 #[derive(Clone, Debug)]
 pub struct MapPlan {

@@ -105,6 +105,67 @@ impl WayTimes {
     }
 }
 
+/// Seconds of what is left of a plan.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimesLeft {
+    /// Sample by sample.
+    pub samples: Option<f64>,
+    /// By ciphertexts.
+    pub batch: Option<f64>,
+    /// By the way of the plan.
+    pub seconds: Option<f64>,
+}
+
+impl WayTimes {
+    /// The times of the rows that are not done.
+    #[must_use]
+    pub fn left(&self, plan: &MapPlan) -> TimesLeft {
+        let share = (plan.rows - plan.done) as f64 / plan.rows.max(1) as f64;
+        let [samples, batch] = [self.samples, self.batch].map(|way| way.map(|all| all * share));
+        let seconds = match plan.route {
+            Route::Samples => samples,
+            Route::Ring(_) => batch,
+        };
+        TimesLeft {
+            samples,
+            batch,
+            seconds,
+        }
+    }
+
+    /// The way that a plan goes, and why, in words.
+    #[must_use]
+    pub fn why(&self, plan: &MapPlan) -> String {
+        let ring = self.ring.map_or("a ring", |set| set.name);
+        let from = |what: &str| match self.break_even {
+            Some(rows) => format!("; {what} {rows} rows"),
+            None => String::new(),
+        };
+        let (how, also) = match plan.route {
+            Route::Samples => (
+                "sample by sample".to_owned(),
+                from(&format!("ring columns of {ring} would take less time from")),
+            ),
+            Route::Ring(set) => (
+                format!(
+                    "by ciphertexts of {} with up to {} rows",
+                    set.name,
+                    set.rows()
+                ),
+                from("samples would take less time below"),
+            ),
+        };
+        let because = match &plan.reason {
+            Reason::NoOther(reason) => reason.clone(),
+            Reason::Begun => "a run of the same request has begun so".to_owned(),
+            Reason::Times => format!("{} rows take less time so", plan.rows),
+            Reason::Asked => "this way was asked for".to_owned(),
+            Reason::RingColumns => "the columns are ring columns".to_owned(),
+        };
+        format!("{how}, since {because}{also}")
+    }
+}
+
 /// Why a plan by samples is better than that by ciphertexts of a ring; nothing where it is not.
 pub(super) fn against_ring(samples: &MapPlan, ring: &MapPlan) -> Option<Reason> {
     let functions: usize = ring.facts.tasks.iter().map(|task| task.functions).sum();

@@ -11,13 +11,13 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use clap::Subcommand;
 use serde_json::{Value, json};
-use toroid_client::blob::{BlobError, BlobStat};
+use toroid_client::blob::BlobError;
 use toroid_client::columns::{
-    ColumnStat, EncryptedRows, MapPlan, MapRequest, Reason, RingRows, Route, RowForm, Way,
+    ColumnStat, EncryptedRows, MapPlan, MapRequest, RingRows, Route, RowForm, TimesLeft, Way,
     WayTimes, result_bytes,
 };
 use toroid_client::raw;
-use toroid_client::session::{Object, SessionError};
+use toroid_client::session::SessionError;
 use toroid_drive::image::display_size;
 use toroid_isa::{Assembly, KeyKind, VrNumber, VrType};
 use toroid_rns::ring_set::RingSet;
@@ -472,19 +472,7 @@ fn ring_of(
     client: &ClientKey,
     wanted: Option<&'static RingSet>,
 ) -> anyhow::Result<&'static RingSet> {
-    let params = client.params();
-    let insecure = params.is_insecure();
-    match wanted {
-        Some(set) if set.is_insecure == insecure => Ok(set),
-        Some(set) => Err(usage(format!(
-            "{} and {}: one of them is for tests and protects nothing",
-            set.name, params.name
-        ))),
-        None => RingSet::for_bits(params.message_bits, insecure).ok_or_else(|| {
-            let bits = params.message_bits;
-            usage(format!("no ring has messages of {bits} bits"))
-        }),
-    }
+    RingSet::of_client(client.params(), wanted).map_err(|error| usage(error.to_string()))
 }
 
 /// Puts rows into a ring column; nothing of those of samples.
@@ -554,32 +542,12 @@ fn keys(args: &KeysArgs, output: &Output) -> anyhow::Result<()> {
     let started = Instant::now();
     let progress = progress::report_to(&bar);
     let session = opened.session();
-    // Only samples of sets for wide functions become ring columns.
-    let converts = client.params().is_wide();
-    let (stat, conversion) = if args.replace {
-        let mut keys = vec![Object::ring_key(args.key_id, &client, set)?];
-        if converts {
-            keys.push(Object::conversion_key(args.key_id, &client, set)?);
-        }
-        let mut stats = wait(&opened, session.replace(keys, &progress))?.into_iter();
-        (stats.next(), stats.next())
-    } else {
-        let put = session.generate_ring_key(args.key_id, &client, set, &progress);
-        let ring = wait(&opened, put)?;
-        let conversion = match converts {
-            true => {
-                let put = session.generate_conversion_key(args.key_id, &client, set, &progress);
-                Some(wait(&opened, put)?)
-            }
-            false => None,
-        };
-        (Some(ring), conversion)
-    };
+    let put = session.put_ring_keys(args.key_id, (&client, set), args.replace, &progress);
+    let (stat, conversion) = wait(&opened, put)?;
     bar.finish_and_clear();
     let seconds = started.elapsed().as_secs_f64();
     opened.close()?;
-    let bytes = |stat: &Option<BlobStat>| stat.as_ref().map_or(0, |stat| stat.size);
-    let (ring, conversion) = (bytes(&stat), bytes(&conversion));
+    let (ring, conversion) = (stat.size, conversion.map_or(0, |stat| stat.size));
     let value = json!({
         "ring": set.name,
         "key_id": args.key_id,
@@ -941,71 +909,28 @@ fn delete(args: &DeleteArgs, output: &Output) -> anyhow::Result<()> {
     })
 }
 
-/// The name of the way that a plan goes, and why so.
-fn why(plan: &MapPlan, times: &WayTimes) -> (&'static str, String) {
-    let ring = times.ring.map_or("a ring", |set| set.name);
-    let from = |what: &str| match times.break_even {
-        Some(rows) => format!("; {what} {rows} rows"),
-        None => String::new(),
-    };
-    let (how, because, also) = match plan.route {
-        Route::Samples => (
-            "sample by sample".to_owned(),
-            match &plan.reason {
-                Reason::NoOther(reason) => reason.clone(),
-                Reason::Begun => "a run of the same request has begun so".to_owned(),
-                Reason::Times => format!("{} rows take less time so", plan.rows),
-                Reason::Asked | Reason::RingColumns => "--way says so".to_owned(),
-            },
-            from(&format!("ring columns of {ring} would take less time from")),
-        ),
-        Route::Ring(set) => (
-            format!(
-                "by ciphertexts of {} with up to {} rows",
-                set.name,
-                set.rows()
-            ),
-            match &plan.reason {
-                Reason::Begun => "a run of the same request has begun so".to_owned(),
-                Reason::Times => format!("{} rows take less time so", plan.rows),
-                Reason::Asked => "--way says so".to_owned(),
-                Reason::RingColumns | Reason::NoOther(_) => {
-                    "the columns are ring columns".to_owned()
-                }
-            },
-            from("samples would take less time below"),
-        ),
-    };
-    let name = match plan.route {
-        Route::Samples => "samples",
-        Route::Ring(_) => "ring",
-    };
-    (name, format!("{how}, since {because}{also}"))
-}
-
 fn estimate(args: &MapArgs, plan: &MapPlan, output: &Output) -> anyhow::Result<()> {
     let cores = match args.cores {
         Some(0) => return Err(usage("an estimate needs at least one core")),
         Some(cores) => cores,
         None => std::thread::available_parallelism()?.get(),
     };
-    let left = plan.rows - plan.done;
     let ways = WayTimes::new(plan, cores);
-    let share = left as f64 / plan.rows.max(1) as f64;
-    let [samples, batch] = [ways.samples, ways.batch].map(|way| way.map(|all| all * share));
-    let seconds = match plan.route {
-        Route::Samples => samples,
-        Route::Ring(_) => batch,
-    };
+    let left = plan.rows - plan.done;
+    let TimesLeft {
+        samples,
+        batch,
+        seconds,
+    } = ways.left(plan);
     let rate = seconds
         .filter(|seconds| *seconds > 0.0)
         .map(|seconds| left as f64 / seconds);
     let log2_failure = plan.log2_failure();
-    let (how, why) = why(plan, &ways);
+    let why = ways.why(plan);
     let value = json!({
         "params": plan.params.name,
         "ring": ways.ring.map(|set| set.name),
-        "route": how,
+        "route": plan.route.name(),
         "why": why,
         "rows": plan.rows,
         "done": plan.done,
@@ -1170,8 +1095,8 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
     let mut value = described(&report.output);
     value["computed"] = json!(report.computed);
     value["commands"] = json!(report.commands);
-    let (how, why) = why(&plan, &WayTimes::new(&plan, 1));
-    value["route"] = json!(how);
+    let why = WayTimes::new(&plan, 1).why(&plan);
+    value["route"] = json!(plan.route.name());
     value["why"] = json!(why);
     value["seconds"] = json!(seconds);
     let log2_failure = report.output.log2_failure();
