@@ -285,6 +285,19 @@ impl Probe<'_, '_> {
                     self.selectors("high selectors", high, mean(&variances(&formula, of_high)))?;
                     self.selectors("low selectors", low, mean(&variances(&formula, of_low)))?;
                 }
+                (Selected::Spectrum(powers, low), Selected::Spectrum(of_powers, of_low)) => {
+                    // Nothing but this look takes selectors of these powers.
+                    let times = self.timed.times.clone();
+                    let high = table::selectors(self.timed, powers, usize::MAX)?;
+                    self.timed.times = times;
+                    let of_high = table::selectors(&mut formula, of_powers, usize::MAX)?;
+                    self.selectors(
+                        "high selectors",
+                        &high,
+                        mean(&variances(&formula, &of_high)),
+                    )?;
+                    self.selectors("low selectors", low, mean(&variances(&formula, of_low)))?;
+                }
                 // A bit has no selectors.
                 _ => {}
             }

@@ -5,6 +5,7 @@ use crate::evaluation::KeyRequest;
 use crate::slots::LinearSlots;
 use crate::table::{self, Ready, Shape, Table};
 use crate::transform::{self, StepPlan};
+use crate::wide::masked;
 
 /// The matrices and the shape of the tables of one kind.
 #[derive(Clone, Debug)]
@@ -97,16 +98,49 @@ impl Pipeline {
         slots: &mut S,
         column: &S::Value,
     ) -> Result<Ready<S::Value>, S::Error> {
-        let mut value = column.clone();
-        for plan in &self.to_slots {
-            value = slots.transform(plan, &value)?;
-        }
-        let (real, imaginary) = table::split(slots, &value)?;
+        let (real, imaginary) = self.phases(slots, column)?;
         let halves = [
             table::select(slots, &real, &self.shape)?,
             table::select(slots, &imaginary, &self.shape)?,
         ];
         table::square(slots, halves, &self.shape)
+    }
+
+    /// The digits of pairs of messages from two raised columns: the high digit is the one's message, the low digit the other's. A table's index is
+    /// x·2^(bits of y) + y. That costs about two passes, and each column may have noise of its own as if it were alone; a column x·2^k + y
+    /// takes one, and multiplies the noise of x.
+    ///
+    /// # Errors
+    /// Those of the arithmetic.
+    ///
+    /// # Panics
+    /// If the shape has one digit.
+    pub fn digits_of_two<S: LinearSlots>(
+        &self,
+        slots: &mut S,
+        high: &S::Value,
+        low: &S::Value,
+    ) -> Result<Ready<S::Value>, S::Error> {
+        let high = self.phases(slots, high)?;
+        let low = self.phases(slots, low)?;
+        let halves = [
+            table::select_of_two(slots, [&high.0, &low.0], &self.shape)?,
+            table::select_of_two(slots, [&high.1, &low.1], &self.shape)?,
+        ];
+        table::square(slots, halves, &self.shape)
+    }
+
+    /// The phases over K of both halves of a raised column.
+    fn phases<S: LinearSlots>(
+        &self,
+        slots: &mut S,
+        column: &S::Value,
+    ) -> Result<(S::Value, S::Value), S::Error> {
+        let mut value = column.clone();
+        for plan in &self.to_slots {
+            value = slots.transform(plan, &value)?;
+        }
+        table::split(slots, &value)
     }
 
     /// The polynomial whose coefficients are the table's values as fractions of 2^output_bits.
@@ -127,5 +161,23 @@ impl Pipeline {
             value = slots.transform(plan, &value)?;
         }
         Ok(value)
+    }
+
+    /// The same for the rows of a mask alone; the other rows are 0. The mask is a part of the first matrix back to coefficients and takes no level.
+    ///
+    /// # Errors
+    /// Those of the arithmetic.
+    ///
+    /// # Panics
+    /// As [`table::look_up`], and if the mask has not N rows.
+    pub fn look_up_rows<S: LinearSlots>(
+        &self,
+        slots: &mut S,
+        digits: &Ready<S::Value>,
+        table: &Table,
+        mask: &[bool],
+    ) -> Result<S::Value, S::Error> {
+        let value = table::look_up(slots, digits, table)?;
+        masked(slots, &self.to_coefficients, value, mask)
     }
 }

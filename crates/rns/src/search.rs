@@ -36,6 +36,9 @@ pub const INPUT_NORM: f64 = 16.0;
 /// is there for the matrices of the first stage.
 const FIRST_BITS: u32 = 40;
 
+/// Phases at which formulas are evaluated.
+const POINTS: usize = 16;
+
 /// log2 of the largest Q·P for 128 bits: a uniform ternary secret, noise of [`RnsParams::SIGMA`] units.
 ///
 /// At N = 32768 and 65536 by the lattice-estimator (commit 27a581b of 2026-06-06, cost model MATZOV; the cheapest of usvp, bdd and
@@ -105,11 +108,29 @@ pub struct TableNoise {
     pub log2_failure: f64,
 }
 
+/// To what a table is applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Its digits are the messages of two columns ([`crate::pipeline::Pipeline::digits_of_two`]), each with the noise of the input.
+    pub to_two: bool,
+    /// A mask in the clear leaves out rows ([`crate::pipeline::Pipeline::look_up_rows`]).
+    pub to_some_rows: bool,
+}
+
 impl Candidate {
     /// The noise of results for a column with noise of this standard deviation, in turns; nothing where the pipeline lacks levels.
     #[must_use]
     pub fn table_noise(&self, input: f64) -> Option<TableNoise> {
-        let (deviation, bias, log2_failure) = self.failure(input).ok()?;
+        self.noise_applied(input, Applied::default())
+    }
+
+    /// The same for a table of two columns or of some rows. Nothing for two columns where the shape has one digit.
+    #[must_use]
+    pub fn noise_applied(&self, input: f64, applied: Applied) -> Option<TableNoise> {
+        if applied.to_two && self.shape.digits.low() == 0 {
+            return None;
+        }
+        let (deviation, bias, log2_failure) = self.failure(input, applied).ok()?;
         Some(TableNoise {
             deviation: carried(deviation, bias),
             bias,
@@ -172,10 +193,12 @@ impl Candidate {
         let log2_modulus = self.ladder().log2_modulus()?;
         // A fixed point: the input is a sum of results.
         let fresh = RnsParams::SIGMA / f64::from(self.first_bits).exp2();
-        let (mut output_deviation, mut bias, mut log2_failure) = self.failure(fresh).ok()?;
+        let (mut output_deviation, mut bias, mut log2_failure) =
+            self.failure(fresh, Applied::default()).ok()?;
         for _ in 0..3 {
             let input = carried(output_deviation, bias) * INPUT_NORM.sqrt();
-            (output_deviation, bias, log2_failure) = self.failure(input).ok()?;
+            (output_deviation, bias, log2_failure) =
+                self.failure(input, Applied::default()).ok()?;
         }
         let (key_switches, transforms) = self.cost().ok()?;
         Some(Judgement {
@@ -209,20 +232,22 @@ impl Candidate {
     }
 
     /// Standard deviation of a result, bias and failure for a column with noise of this standard deviation (in turns).
-    fn failure(&self, input: f64) -> Result<(f64, f64, f64), NoLevel> {
+    fn failure(&self, input: f64, applied: Applied) -> Result<(f64, f64, f64), NoLevel> {
         let noise = self.noise_by_level();
         let variance = self.phase_variance(input);
         let top = self.stages + self.shape.levels();
         let (high, low) = (self.shape.digits.high(), self.shape.digits.low());
         let all = 1usize << (high + low);
         // Digits that differ, each at another integer: noise depends on the message by the roots' places alone.
-        let points: Vec<f64> = (0..16)
-            .map(|i| {
-                let message = ((i * 5 % 16) << low | (i * 3 + 1) & ((1 << low) - 1)) % all;
-                let integer = (i * 7 % 33) as f64 - 16.0;
-                (integer + message as f64 / all as f64) / self.shape.exponential.bound()
-            })
-            .collect();
+        let points = |message_of: &dyn Fn(usize) -> f64| -> Vec<f64> {
+            (0..POINTS)
+                .map(|i| {
+                    let message = ((i * 5 % 16) << low | (i * 3 + 1) & ((1 << low) - 1)) % all;
+                    let integer = (i * 7 % 33) as f64 - 16.0;
+                    (integer + message_of(message)) / self.shape.exponential.bound()
+                })
+                .collect()
+        };
 
         // A digit that is cleaned once is not yet clean when it is selected.
         let raw_shape = Shape {
@@ -233,13 +258,22 @@ impl Candidate {
             ..self.shape
         };
         let mut formula = Formula::new(noise.clone());
-        let t = formula.input(top, &points, variance);
-        let selected = table::select(&mut formula, &t, &raw_shape)?;
+        let selected = if applied.to_two {
+            let of_high = points(&|message| (message >> low) as f64 / f64::from(1 << high));
+            let mask = (1usize << low) - 1;
+            let of_low = points(&|message| (message & mask) as f64 / f64::from(1 << low));
+            let [high, low] = [of_high, of_low].map(|at| formula.input(top, &at, variance));
+            table::select_of_two(&mut formula, [&high, &low], &raw_shape)?
+        } else {
+            let points = points(&|message| message as f64 / all as f64);
+            let t = formula.input(top, &points, variance);
+            table::select(&mut formula, &t, &raw_shape)?
+        };
         let exponential = self.shape.exponential.error() * f64::from(1 << high);
         let digits = digits_of(&mut formula, &selected)?;
         let selectors: usize = digits.iter().map(Vec::len).sum();
         let (bias, values) = if self.shape.cleanings == 0 {
-            let mut deviations = vec![noise.at(self.stages).rescale.sqrt(); points.len()];
+            let mut deviations = vec![noise.at(self.stages).rescale.sqrt(); POINTS];
             // Any table: errors of selectors add up, each with a weight below 1.
             for selector in digits.iter().flatten() {
                 for (sum, variance) in deviations.iter_mut().zip(formula.real_variances(selector)) {
@@ -249,9 +283,9 @@ impl Candidate {
             let deviation = deviations.into_iter().fold(0.0, f64::max);
             (self.second_order(variance), 2.0 * deviation * deviation)
         } else {
-            let mut errors = vec![Vec::new(); points.len()];
+            let mut errors = vec![Vec::new(); POINTS];
             for digit in &digits {
-                let mut own = vec![(0.0, 0.0); points.len()];
+                let mut own = vec![(0.0, 0.0); POINTS];
                 for selector in digit {
                     let values = formula.values(selector).iter();
                     for ((own, value), variance) in
@@ -275,9 +309,15 @@ impl Candidate {
             let biases = errors
                 .iter()
                 .map(|errors| interpolation::squares_error(errors));
-            (biases.fold(0.0, f64::max), self.squares_noise(&noise))
+            (
+                biases.fold(0.0, f64::max),
+                self.squares_noise(&noise, applied),
+            )
         };
-        let output = self.maps().coefficients(values);
+        let output = match applied.to_some_rows {
+            true => self.maps().masked_coefficients(values),
+            false => self.maps().coefficients(values),
+        };
         let rows = (self.degree as f64).log2();
         let margin = (-f64::from(self.output_bits) - 1.0).exp2() - bias;
         // Beyond a quarter of half a step, terms of higher order than those bounded may count.
@@ -293,7 +333,7 @@ impl Candidate {
 
     /// E|e|² of the slots of a result from the roundings of squares and of what follows, at most for any table; that of selectors goes with
     /// the squares' norm. Sums have half of each half's values.
-    fn squares_noise(&self, noise: &LevelNoise) -> f64 {
+    fn squares_noise(&self, noise: &LevelNoise, applied: Applied) -> f64 {
         let rounded = |above: usize| noise.at(self.stages + above).rescale;
         let (high, low) = (self.shape.digits.high(), self.shape.digits.low());
         let size = |bits: u32| f64::from(1 << bits);
@@ -304,7 +344,7 @@ impl Candidate {
         let mut squares = high;
         let mut top = 2;
         if low > 0 {
-            values += match self.shape.has_spectrum() {
+            values += match self.shape.has_spectrum() && !applied.to_two {
                 // Rows, and squares of the high digit: each moves from one row's values to another's.
                 false => 4.0 * rounded(2) + 2.0 * size(high) * rounded(2),
                 // Rows after Fourier, all of them, meet sums of absolute value 1. The rows' squares, of half values, are a half at most all together, by
@@ -458,8 +498,22 @@ impl Maps {
     }
 
     /// Variance of a coefficient of the result, in turns, for slots of this variance.
-    pub(crate) fn coefficients(&self, mut variance: f64) -> f64 {
-        for level in (1..=self.stages).rev() {
+    pub(crate) fn coefficients(&self, variance: f64) -> f64 {
+        self.after_stages(self.stages, variance)
+    }
+
+    /// The same for the rows of a mask in the clear: half of what is conjugated counts at most, and the first matrix is applied twice.
+    pub(crate) fn masked_coefficients(&self, variance: f64) -> f64 {
+        let (here, below) = (self.noise.at(self.stages), self.noise.at(self.stages - 1));
+        let variance =
+            variance + here.key_switch / 4.0 + 2.0 * self.baby_switches * here.key_switch;
+        let variance = variance * self.levels().exp2() + 2.0 * below.rescale;
+        self.after_stages(self.stages - 1, variance)
+    }
+
+    /// Variance of a coefficient of the result, for slots of this variance with so many stages to come.
+    fn after_stages(&self, stages: usize, mut variance: f64) -> f64 {
+        for level in (1..=stages).rev() {
             let (here, below) = (self.noise.at(level), self.noise.at(level - 1));
             variance += self.baby_switches * here.key_switch;
             variance = variance * self.levels().exp2() + below.rescale;

@@ -694,10 +694,7 @@ pub fn select<S: Slots>(
     shape: &Shape,
 ) -> Result<Selected<S::Value>, S::Error> {
     let Digits { high, low } = shape.digits;
-    // The level of the high digit's selectors once they are clean: the low digit's need one level more for the table's weights. What comes
-    // earlier comes at a level where it costs more.
-    let clean = (slots.level(t) + 1).saturating_sub(shape.levels());
-    let late = clean + 1 + 2 * shape.cleanings as usize;
+    let late = late_level(slots.level(t), shape);
     let before = shape.cleanings.saturating_sub(1);
     let z = exponential(slots, t, &shape.exponential)?;
     if low == 0 {
@@ -718,6 +715,39 @@ pub fn select<S: Slots>(
     clean_all(slots, &mut low, before)?;
     clean_all(slots, &mut high, before)?;
     Ok(Selected::Two(high, low))
+}
+
+/// The level of the low digit's selectors, from that of the phases. The high digit's are needed one level below, as the table's weights take one. What
+/// comes earlier comes at a level where it costs more.
+fn late_level(level: usize, shape: &Shape) -> usize {
+    let clean = (level + 1).saturating_sub(shape.levels());
+    clean + 1 + 2 * shape.cleanings as usize
+}
+
+/// As [`select`], where the high and the low digit are the messages of two columns, of as many bits: from the phases of both, at one level.
+///
+/// # Errors
+/// Those of the arithmetic.
+///
+/// # Panics
+/// If the shape has one digit.
+pub fn select_of_two<S: Slots>(
+    slots: &mut S,
+    [high, low]: [&S::Value; 2],
+    shape: &Shape,
+) -> Result<Selected<S::Value>, S::Error> {
+    assert!(shape.digits.low() > 0, "a shape of two digits");
+    let late = late_level(slots.level(low), shape);
+    let before = shape.cleanings.saturating_sub(1);
+    let mut one = |t: &S::Value, bits: u32, level: usize| {
+        let z = exponential(slots, t, &shape.exponential)?;
+        let powers = root_powers(slots, &z, bits)?;
+        let mut selected = selectors(slots, &powers, level)?;
+        clean_all(slots, &mut selected, before)?;
+        Ok(selected)
+    };
+    let high = one(high, shape.digits.high(), late - 1)?;
+    Ok(Selected::Two(high, one(low, shape.digits.low(), late)?))
 }
 
 /// The digits of a column, ready for any tables.

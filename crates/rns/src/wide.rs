@@ -53,7 +53,7 @@ pub struct WideShape {
     pub late_cleanings: u32,
     /// How often those of early digits are.
     pub early_cleanings: u32,
-    /// Levels beyond those of tables: one for [`WidePipeline::compare`].
+    /// Levels beyond those of tables: one for [`WidePipeline::compare`] and [`WidePipeline::look_up_where`].
     pub spare: usize,
 }
 
@@ -483,11 +483,55 @@ impl WidePipeline {
         masked(slots, &self.to_coefficients, value, mask)
     }
 
+    /// The same for the rows alone in which another column has 1, and not 0; the other rows are 0. That column has messages of the low part's bits and
+    /// was taken apart as one ([`WidePipeline::take_apart`]), so that only its owner knows which rows these are. Needs a spare level.
+    ///
+    /// # Errors
+    /// Those of the arithmetic.
+    ///
+    /// # Panics
+    /// As [`WidePipeline::look_up`].
+    pub fn look_up_where<S: LinearSlots>(
+        &self,
+        slots: &mut S,
+        digits: &WideDigits<S::Value>,
+        table: &Table,
+        mask: &Apart<S::Value>,
+    ) -> Result<S::Value, S::Error> {
+        let value = self.values(slots, digits, table)?;
+        // As in `masked`, twice as large.
+        let [real, imaginary] = [0, 1].map(|half: usize| &mask.early[half][1]);
+        let straight = slots.add(real, imaginary)?;
+        let turned = slots.sub(real, imaginary)?;
+        let conjugate = slots.conjugate(&value)?;
+        let kept = slots.products(&[(&straight, &value), (&turned, &conjugate)])?;
+        self.back_times(slots, &kept, 0.5)
+    }
+
     /// Slots to coefficients, from the level of the stages on.
     fn back<S: LinearSlots>(&self, slots: &mut S, value: S::Value) -> Result<S::Value, S::Error> {
         let mut value = slots.lower(&value, self.to_coefficients.len())?;
         for plan in &self.to_coefficients {
             value = slots.transform(plan, &value)?;
+        }
+        Ok(value)
+    }
+
+    /// The same times a factor, which takes no level.
+    fn back_times<S: LinearSlots>(
+        &self,
+        slots: &mut S,
+        value: &S::Value,
+        factor: f64,
+    ) -> Result<S::Value, S::Error> {
+        let mut value = slots.lower(value, self.to_coefficients.len())?;
+        for (number, plan) in self.to_coefficients.iter().enumerate() {
+            value = if number == 0 {
+                let first = plan.scaled(&vec![factor; plan.slots()]);
+                slots.transform(&first, &value)?
+            } else {
+                slots.transform(plan, &value)?
+            };
         }
         Ok(value)
     }
@@ -612,17 +656,7 @@ impl WidePipeline {
         bits: &S::Value,
         output_bits: u32,
     ) -> Result<S::Value, S::Error> {
-        let unit = (-f64::from(output_bits)).exp2();
-        let mut value = slots.lower(bits, self.to_coefficients.len())?;
-        for (number, plan) in self.to_coefficients.iter().enumerate() {
-            value = if number == 0 {
-                let first = plan.scaled(&vec![unit; plan.slots()]);
-                slots.transform(&first, &value)?
-            } else {
-                slots.transform(plan, &value)?
-            };
-        }
-        Ok(value)
+        self.back_times(slots, bits, (-f64::from(output_bits)).exp2())
     }
 }
 

@@ -105,6 +105,15 @@ pub struct WideNoise {
     pub bias: f64,
 }
 
+/// What says which rows a table is applied to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RowMask {
+    /// Booleans in the clear ([`WidePipeline::look_up_rows`]).
+    Clear,
+    /// The messages 0 and 1 of a column with noise of this standard deviation, in turns ([`WidePipeline::look_up_where`]).
+    Encrypted(f64),
+}
+
 /// Noise of a part's cleaned selectors.
 struct PartNoise {
     /// The largest variance of a weighted sum of the late digit's selectors, and of the early one's.
@@ -233,6 +242,45 @@ impl WideCandidate {
             deviation: noise.output.sqrt() + noise.bias / TAIL,
             bias: noise.bias,
             log2_failure: self.log2_failure(&noise),
+        })
+    }
+
+    /// The same for the rows of a mask; nothing where the pipeline lacks levels, as it does for an encrypted mask without a spare one.
+    #[must_use]
+    pub fn table_noise_masked(&self, input: f64, mask: RowMask) -> Option<TableNoise> {
+        let mut noise = self.noise(input, TAIL * input).ok()?;
+        let mut before = f64::NEG_INFINITY;
+        match mask {
+            RowMask::Clear => {
+                noise.output = self.maps(Part::High).masked_coefficients(noise.values)
+            }
+            RowMask::Encrypted(deviation) => {
+                let level = self.stages + self.shape.spare.checked_sub(1)?;
+                let by_level = self.noise_by_level();
+                let phases = self.maps(Part::Low).phases(deviation);
+                let own = self.part(Part::Low, phases, TAIL * deviation).ok()?;
+                // A selector is one of the weighted sums. Its imaginary part has as much noise as its real one, and both halves are multiplied by values of at
+                // most 1. Of the conjugate counts half at most, and of the product, which is twice as large, half as well.
+                let [_, early] = own.digits;
+                noise.values += 4.0 * early
+                    + by_level.at(level + 1).key_switch / 4.0
+                    + by_level.at(level).rescale / 4.0
+                    + by_level.at(self.stages).rescale;
+                noise.output = self.maps(Part::High).coefficients(noise.values);
+                noise.bias = (1.0 + noise.bias) * (1.0 + own.bias) - 1.0;
+                // Real parts and imaginary ones of the mask's selectors.
+                let bits = match self.shape.low.low() {
+                    0 => self.shape.low.high(),
+                    low => low,
+                };
+                let selectors = 2.0 * f64::from(1 << bits);
+                before = (selectors * self.degree as f64).log2() + log2_tail(TAIL, 1.0);
+            }
+        }
+        Some(TableNoise {
+            deviation: noise.output.sqrt() + noise.bias / TAIL,
+            bias: noise.bias,
+            log2_failure: log2_add(self.log2_failure(&noise), before).min(0.0),
         })
     }
 

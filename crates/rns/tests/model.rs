@@ -112,6 +112,54 @@ fn columns_of_every_width_in_the_model() {
     }
 }
 
+/// A table of two columns, on all rows and on those of a mask.
+#[test]
+fn pairs_of_columns_and_masks_in_the_model() {
+    let noise = OperationNoise {
+        rescale: (-56f64).exp2(),
+        key_switch: (-56f64).exp2(),
+    };
+    for (high, low, cleanings) in [(4, 4, 1), (4, 4, 2), (4, 1, 1), (1, 3, 1), (2, 2, 2)] {
+        let shape = shape(high, low, cleanings);
+        let degree = 1 << 10;
+        let embedding = Embedding::new(degree);
+        let pipeline = Pipeline::new(&embedding, shape, 3);
+        let mut model = Model::new(noise, 4);
+        let raised = |phases: &[f64]| Vector {
+            level: pipeline.levels(),
+            slots: embedding.to_slots(phases),
+        };
+        // Each column has its own messages, and more noise than one column of all bits bears in its lower digit.
+        let (x, of_x) = phases(degree, high, 2e-4);
+        let (mut y, mut of_y) = phases(degree, low, 2e-4);
+        y.rotate_left(11);
+        of_y.rotate_left(11);
+        let digits = pipeline
+            .digits_of_two(&mut model, &raised(&of_x), &raised(&of_y))
+            .unwrap();
+        let table = random_table(high + low, 6, 3);
+        let right: Vec<u32> = x
+            .iter()
+            .zip(&y)
+            .map(|(&x, &y)| table.values()[(x << low | y) as usize])
+            .collect();
+        let mask: Vec<bool> = (0..degree).map(|k| k % 3 == 0 || k % 7 == 2).collect();
+        let kept = right.iter().zip(&mask);
+        let kept = kept.map(|(&value, &kept)| if kept { value } else { 0 });
+        let whole = pipeline.look_up(&mut model, &digits, &table).unwrap();
+        let some = pipeline
+            .look_up_rows(&mut model, &digits, &table, &mask)
+            .unwrap();
+        for (out, expected) in [(whole, right.clone()), (some, kept.collect())] {
+            assert_eq!(out.level, 0);
+            for (found, value) in embedding.to_coefficients(&out.slots).iter().zip(expected) {
+                let off = distance(*found, f64::from(value) / 64.0);
+                assert!(off < 1e-3, "{high} and {low} bits: {off:e}");
+            }
+        }
+    }
+}
+
 #[test]
 fn formulas_give_the_noise_of_the_model() {
     let noise = OperationNoise {

@@ -6,7 +6,7 @@ mod bench;
 
 use bench::Bench;
 use toroid_rns::column;
-use toroid_rns::search::{Candidate, LOG2_FAILURE, largest_modulus, search};
+use toroid_rns::search::{Applied, Candidate, LOG2_FAILURE, largest_modulus, search};
 use toroid_rns::slots::LinearSlots;
 use toroid_rns::table::{self, Digits, Exponential, Shape, Table};
 
@@ -126,4 +126,99 @@ fn noise_of_ciphertexts_is_that_of_the_formulas() {
     let deviation = (squares / degree as f64).sqrt();
     let ratio = deviation / judgement.output_deviation;
     assert!((0.05..1.0).contains(&ratio), "results: {ratio}");
+}
+
+/// Tables of two columns and of some rows: every value, and no more noise than the formulas say.
+#[test]
+fn pairs_and_masks_on_ciphertexts() {
+    let shape = Shape {
+        digits: Digits::new(3, 3).unwrap(),
+        exponential: Exponential::new(16.5, 31, 3).unwrap(),
+        cleanings: 1,
+    };
+    let candidate = candidate(shape);
+    let mut bench = Bench::new(&candidate);
+    let rows = candidate.degree;
+    let x: Vec<u32> = (0..rows as u32).map(|k| k * 11 % 8).collect();
+    let y: Vec<u32> = (0..rows as u32).map(|k| k / 8 % 8).collect();
+    let [of_x, of_y] =
+        [&x, &y].map(|messages| column::encrypt(&bench.secret, 3, messages, &mut bench.rng));
+    let (of_x, of_y) = (of_x.unwrap(), of_y.unwrap());
+    let mut evaluator = bench.evaluator();
+    let [of_x, of_y] = [of_x, of_y].map(|column| evaluator.raise(&column).unwrap());
+    let digits = bench
+        .pipeline
+        .digits_of_two(&mut evaluator, &of_x, &of_y)
+        .unwrap();
+    let values = (0..64u32)
+        .map(|m| m.wrapping_mul(0x9e37_79b9) >> 26)
+        .collect();
+    let table = Table::new(6, 6, values).unwrap();
+    let right: Vec<u32> = x
+        .iter()
+        .zip(&y)
+        .map(|(x, y)| table.values()[(x << 3 | y) as usize])
+        .collect();
+    let mask: Vec<bool> = (0..rows).map(|k| k % 3 == 1).collect();
+    let kept = right.iter().zip(&mask);
+    let kept = kept.map(|(&value, &kept)| if kept { value } else { 0 });
+    let kept: Vec<u32> = kept.collect();
+    let whole = bench.pipeline.look_up(&mut evaluator, &digits, &table);
+    let some = bench
+        .pipeline
+        .look_up_rows(&mut evaluator, &digits, &table, &mask);
+    let q = bench.context.params().chain[0] as f64;
+    for (out, expected, to_some_rows) in [(whole, right, false), (some, kept, true)] {
+        let out = out.unwrap();
+        assert!(column::decrypt(&bench.secret, 6, &out).unwrap() == expected);
+        let phase = bench.secret.decrypt(&out).unwrap().poly().to_i128();
+        let squares = phase.iter().zip(&expected).map(|(&x, &value)| {
+            let off = x as f64 / q - f64::from(value) / 64.0;
+            (off - off.round()).powi(2)
+        });
+        let deviation = (squares.sum::<f64>() / rows as f64).sqrt();
+        let applied = Applied {
+            to_two: true,
+            to_some_rows,
+        };
+        let stated = candidate.noise_applied(3.2 / q, applied).unwrap();
+        let ratio = deviation / stated.deviation;
+        assert!((0.02..1.0).contains(&ratio), "{applied:?}: {ratio}");
+    }
+}
+
+/// Two columns bear as much noise each as one of as many bits as the larger digit, so that a table of both bears more than one of a packed pair.
+#[test]
+fn two_columns_bear_more_noise_than_one() {
+    let (candidate, _) = search(1 << 16, 8, 8).unwrap();
+    let bears = |applied: Applied| {
+        let fails = |log2: f64| {
+            let noise = candidate.noise_applied(log2.exp2(), applied);
+            noise.is_none_or(|noise| noise.log2_failure > LOG2_FAILURE)
+        };
+        let log2s = (-400..0).map(|tenths| f64::from(tenths) / 10.0);
+        log2s.take_while(|&log2| !fails(log2)).last().unwrap()
+    };
+    let one = Applied::default();
+    let (two, some) = (
+        Applied {
+            to_two: true,
+            ..one
+        },
+        Applied {
+            to_some_rows: true,
+            ..one
+        },
+    );
+    // The low digit of one column is read from its phases times 2^4.
+    assert!(bears(two) - bears(one) > 3.0, "{}", bears(two) - bears(one));
+    assert!(bears(some) <= bears(one));
+    let one_digit = Candidate {
+        shape: Shape {
+            digits: Digits::new(4, 0).unwrap(),
+            ..candidate.shape
+        },
+        ..candidate
+    };
+    assert_eq!(one_digit.noise_applied(0.0, two), None);
 }

@@ -14,7 +14,7 @@ use toroid_rns::search::{LOG2_FAILURE, largest_modulus};
 use toroid_rns::slots::{ColumnSlots, LinearSlots, Slots};
 use toroid_rns::table::{self, Digits, Exponential, Table, TableError};
 use toroid_rns::wide::{Part, WidePipeline, WideShape};
-use toroid_rns::wide_search::{WideCandidate, search};
+use toroid_rns::wide_search::{RowMask, WideCandidate, search};
 use toroid_rns::{Ciphertext, SecretKey};
 use toroid_task::Progress;
 use toroid_tfhe::random::Csprng;
@@ -325,6 +325,56 @@ fn tables_of_one_and_of_two_columns_in_the_model() {
 }
 
 #[test]
+fn encrypted_masks_in_the_model() {
+    let degree = 1 << 9;
+    let embedding = Embedding::new(degree);
+    for bits in [9, 12, 16] {
+        let shape = WideShape {
+            spare: 1,
+            ..wide(bits)
+        };
+        let candidate = candidate(degree, shape);
+        let pipeline = WidePipeline::new(&embedding, shape, candidate.stages);
+        let mut model = Model::new(candidate.noise_by_level(), 8);
+        let messages: Vec<u32> = (0..degree as u32)
+            .map(|k| k.wrapping_mul(2_654_435_761) >> (32 - bits))
+            .collect();
+        // All four cases of a slot's two rows.
+        let mask: Vec<u32> = (0..degree as u32).map(|k| (k >> (k / 256)) & 1).collect();
+        let column = model_column(&embedding, bits, &messages, 1e-9);
+        let of_mask = model_column(&embedding, shape.low.bits(), &mask, 1e-7);
+        let digits = pipeline.digits(&mut model, &column).unwrap();
+        let of_mask = pipeline
+            .take_apart(&mut model, &of_mask, Part::Low)
+            .unwrap();
+        let table = random_table(bits, 16, 5);
+        let out = pipeline
+            .look_up_where(&mut model, &digits, &table, &of_mask)
+            .unwrap();
+        let right = messages.iter().zip(&mask);
+        let right = right.map(|(&m, &kept)| kept * table.values()[m as usize]);
+        assert!(
+            model_messages(&embedding, 16, &out) == right.collect::<Vec<_>>(),
+            "{bits} bits"
+        );
+        // An encrypted mask costs noise, and needs the spare level.
+        let noise = |mask| candidate.table_noise_masked(1e-9, mask).unwrap();
+        let (clear, encrypted) = (noise(RowMask::Clear), noise(RowMask::Encrypted(1e-7)));
+        let plain = candidate.table_noise(1e-9).unwrap();
+        assert!(plain.deviation < clear.deviation && plain.deviation < encrypted.deviation);
+        assert!(plain.log2_failure <= encrypted.log2_failure);
+        let without = WideCandidate {
+            shape: wide(bits),
+            ..candidate
+        };
+        assert_eq!(
+            without.table_noise_masked(1e-9, RowMask::Encrypted(1e-7)),
+            None
+        );
+    }
+}
+
+#[test]
 fn comparisons_in_the_model() {
     let degree = 1 << 9;
     let embedding = Embedding::new(degree);
@@ -375,13 +425,19 @@ fn pairs_masks_and_comparisons_on_ciphertexts() {
         spare: 1,
         ..pair((3, 2), (4, 0))
     };
-    let mut bench = Bench::new(candidate(1 << 8, shape));
+    let mut bench = Bench::new(WideCandidate {
+        output_bits: 12,
+        ..candidate(1 << 8, shape)
+    });
     let (x, y) = (bench.messages(5, 0), bench.messages(4, 9));
     let (high, low) = (bench.encrypt(5, &x), bench.encrypt(4, &y));
     let message: Vec<u32> = x.iter().zip(&y).map(|(x, y)| x << 4 | y).collect();
     // The columns of nine bits that the parts are of.
     let other: Vec<u32> = message.iter().map(|m| (m * 7 + 3) % 512).collect();
     let (column, other_column) = (bench.encrypt(9, &message), bench.encrypt(9, &other));
+    let mask: Vec<bool> = (0..message.len()).map(|k| k % 3 == 1).collect();
+    let bits: Vec<u32> = mask.iter().copied().map(u32::from).collect();
+    let encrypted_mask = bench.encrypt(4, &bits);
     let mut evaluator = bench.evaluator();
     let pipeline = &bench.pipeline;
     let table = random_table(9, 12, 4);
@@ -390,7 +446,6 @@ fn pairs_masks_and_comparisons_on_ciphertexts() {
         .map(|&m| table.values()[m as usize])
         .collect();
     let digits = pipeline.digits_of_two(&mut evaluator, &high, &low).unwrap();
-    let mask: Vec<bool> = (0..right.len()).map(|k| k % 3 == 1).collect();
     let out = pipeline.look_up(&mut evaluator, &digits, &table).unwrap();
     assert!(bench.decrypt(12, &out).0 == right);
     let out = pipeline
@@ -400,7 +455,24 @@ fn pairs_masks_and_comparisons_on_ciphertexts() {
         .iter()
         .zip(&mask)
         .map(|(&value, &kept)| if kept { value } else { 0 });
-    assert!(bench.decrypt(12, &out).0 == kept.collect::<Vec<_>>());
+    let kept: Vec<u32> = kept.collect();
+    let fresh = RnsParams::SIGMA / 44f64.exp2();
+    let stated = |mask: RowMask| bench.candidate.table_noise_masked(fresh, mask);
+    let masked = |out: &Ciphertext, mask: RowMask| {
+        let (found, deviation) = bench.decrypt(12, out);
+        let ratio = deviation / stated(mask).unwrap().deviation;
+        assert!((0.01..1.0).contains(&ratio), "{mask:?}: {ratio}");
+        found
+    };
+    assert!(masked(&out, RowMask::Clear) == kept);
+    // The same rows by a mask that nobody reads.
+    let of_mask = pipeline
+        .take_apart(&mut evaluator, &encrypted_mask, Part::Low)
+        .unwrap();
+    let out = pipeline
+        .look_up_where(&mut evaluator, &digits, &table, &of_mask)
+        .unwrap();
+    assert!(masked(&out, RowMask::Encrypted(fresh)) == kept);
 
     let x = pipeline.parts(&mut evaluator, &column).unwrap();
     let y = pipeline.parts(&mut evaluator, &other_column).unwrap();
