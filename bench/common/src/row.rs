@@ -66,13 +66,13 @@ impl<Part> Row<Part> {
     /// A bar for the ratio.
     pub fn ratio_at_most(self, bar: f64) -> Self {
         let holds = self.ratio.is_some_and(|ratio| ratio <= bar);
-        self.judged(format!("at most {bar} x"), holds)
+        self.judged(format!("at most {} x", shown(bar)), holds)
     }
 
     /// The same, where more is better.
     pub fn ratio_at_least(self, bar: f64) -> Self {
         let holds = self.ratio.is_some_and(|ratio| ratio >= bar);
-        self.judged(format!("at least {bar} x"), holds)
+        self.judged(format!("at least {} x", shown(bar)), holds)
     }
 
     fn judged(mut self, bar: String, holds: bool) -> Self {
@@ -80,4 +80,9 @@ impl<Part> Row<Part> {
         self.holds = Some(holds);
         self
     }
+}
+
+/// The bar of a ratio as a page shows it: one over some factor may have no last digit.
+fn shown(bar: f64) -> f64 {
+    (bar * 1e3).round() / 1e3
 }
