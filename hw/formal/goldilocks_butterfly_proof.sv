@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // The outputs of the Goldilocks butterfly, reduced once, are those of mod_add and mod_sub on reduced words.
 module goldilocks_butterfly_proof (
+    input logic clk_i,
     input logic [63:0] a_i,
     input logic [63:0] b_i,
     input logic signed [65:0] t_i
@@ -10,6 +11,7 @@ module goldilocks_butterfly_proof (
       .LOW (0),
       .HIGH(2)
   ) i_t (
+      .clk_i,
       .t_i(67'(t_i)),
       .r_o(t)
   );
@@ -17,6 +19,7 @@ module goldilocks_butterfly_proof (
       .LOW (0),
       .HIGH(3)
   ) i_sum (
+      .clk_i,
       .t_i($signed({3'b0, a_i}) + 67'(t_i)),
       .r_o(sum)
   );
@@ -24,6 +27,7 @@ module goldilocks_butterfly_proof (
       .LOW (-2),
       .HIGH(2)
   ) i_difference (
+      .clk_i,
       .t_i($signed({3'b0, a_i}) - 67'(t_i)),
       .r_o(difference)
   );
@@ -31,6 +35,7 @@ module goldilocks_butterfly_proof (
       .LOW (0),
       .HIGH(3)
   ) i_plain_sum (
+      .clk_i,
       .t_i($signed({3'b0, a_i}) + $signed({3'b0, b_i})),
       .r_o(plain_sum)
   );

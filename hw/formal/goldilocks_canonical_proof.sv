@@ -7,15 +7,18 @@ module goldilocks_canonical_proof #(
     parameter int HIGH = 2,
     parameter int HIGH_USED = HIGH
 ) (
+    input logic clk_i,
     input logic signed [66:0] t_i
 );
   localparam logic signed [69:0] Q = 70'(toroid_pkg::GOLDILOCKS);
   localparam logic signed [69:0] Margin = 70'd1 << 34;
   logic [63:0] r;
   goldilocks_canonical #(
-      .LOW (LOW),
-      .HIGH(HIGH_USED)
+      .LOW       (LOW),
+      .HIGH      (HIGH_USED),
+      .REGISTERED(1)
   ) i_canonical (
+      .clk_i,
       .t_i,
       .r_o(r)
   );

@@ -8,7 +8,8 @@
 // psi^0 ... psi^(N - 1) serves both directions. inverse_i travels with its operands and may change in every cycle.
 //
 // Goldilocks: the difference enters the multiplier as a signed word, the sum runs beside it unreduced, and each output is
-// reduced once, at the end (goldilocks_canonical).
+// reduced once, at the end (goldilocks_canonical). The difference is formed in front of the first registers, which are the
+// multiplier's: the inputs should come from registers.
 //
 // KIND, WIDTH, Q  see mod_mul; with MOD_MONTGOMERY, w is the twiddle times R modulo Q
 // TILE_A, TILE_B  tiles of the multiplier (see mul_tiles)
@@ -41,21 +42,11 @@ module butterfly_integrated #(
     end
     localparam int ProductLatency = toroid_pkg::mul_latency(64, 65, TILE_A, TILE_B, SHORT) + (SHORT ? 1 : 2);
 
-    // Before the multiplier.
-    logic inverse_q;
-    logic [64:0] sum_q;
-    logic signed [64:0] difference_q;
-    logic [63:0] w_q;
-    delay #(
-        .WIDTH (195),
-        .CYCLES(Registers)
-    ) i_front (
-        .clk_i,
-        .d_i({
-          inverse_i, {1'b0, a_i} + {1'b0, b_i & {64{inverse_i}}}, {1'b0, b_i} - {1'b0, a_i & {64{inverse_i}}}, w_i
-        }),
-        .q_o({inverse_q, sum_q, difference_q, w_q})
-    );
+    // Before the multiplier, whose registers take the difference.
+    logic [64:0] sum;
+    logic signed [64:0] difference;
+    assign sum = {1'b0, a_i} + {1'b0, b_i & {64{inverse_i}}};
+    assign difference = {1'b0, b_i} - {1'b0, a_i & {64{inverse_i}}};
 
     // The bias of a signed operand, taken away modulo q.
     localparam logic [255:0] Bias = toroid_pkg::mul_bias(64, 65, TILE_A) % 256'(toroid_pkg::GOLDILOCKS);
@@ -71,8 +62,8 @@ module butterfly_integrated #(
         .SHORT   (SHORT)
     ) i_mul (
         .clk_i,
-        .a_i(w_q),
-        .b_i(difference_q),
+        .a_i(w_i),
+        .b_i(difference),
         .p_o(product)
     );
     goldilocks_fold #(
@@ -99,13 +90,14 @@ module butterfly_integrated #(
         .CYCLES(ProductLatency - 1)
     ) i_delay (
         .clk_i,
-        .d_i({inverse_q, sum_q}),
+        .d_i({inverse_i, sum}),
         .q_o({inverse_early, sum_early})
     );
 
     // After it. The minuend is zero where the product itself is wanted: a synchronous reset, not a multiplexer.
     logic [63:0] minuend_q;
     logic signed [66:0] a, a_q, b, b_q;
+    logic unused_b;
     logic [63:0] a_d, b_d;
     always_ff @(posedge clk_i) begin
       inverse_late_q <= inverse_early;
@@ -116,7 +108,8 @@ module butterfly_integrated #(
       b_o <= b_d;
     end
     assign a = $signed({2'b0, sum_late_q}) + (67'(t) & {67{!inverse_late_q}});
-    assign b = $signed({3'b0, minuend_q}) + (67'(t) ^ {67{!inverse_late_q}}) + $signed({66'b0, !inverse_late_q});
+    // The one that ends the complement of t is the carry out of a bit below.
+    assign {b, unused_b} = {$signed({3'b0, minuend_q}), 1'b1} + {67'(t) ^ {67{!inverse_late_q}}, !inverse_late_q};
     delay #(
         .WIDTH (134),
         .CYCLES(Registers)
@@ -126,16 +119,20 @@ module butterfly_integrated #(
         .q_o({a_q, b_q})
     );
     goldilocks_canonical #(
-        .LOW (0),
-        .HIGH(3)
+        .LOW       (0),
+        .HIGH      (3),
+        .REGISTERED(!SHORT)
     ) i_canonical_a (
+        .clk_i,
         .t_i(a_q),
         .r_o(a_d)
     );
     goldilocks_canonical #(
-        .LOW (-2),
-        .HIGH(2)
+        .LOW       (-2),
+        .HIGH      (2),
+        .REGISTERED(!SHORT)
     ) i_canonical_b (
+        .clk_i,
         .t_i(b_q),
         .r_o(b_d)
     );

@@ -37,6 +37,7 @@ module goldilocks_mul #(
       .t_o(t)
   );
   goldilocks_canonical i_canonical (
+      .clk_i,
       .t_i(67'(t)),
       .r_o(p_d)
   );
