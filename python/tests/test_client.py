@@ -349,3 +349,23 @@ def test_progress_of_a_table_is_that_of_all_its_digits(client: toroid.Client) ->
         assert done == sorted(done)
         assert done[-1] == total
         assert done.count(total) == 1
+
+
+def test_masked_values_are_missing(client: toroid.Client) -> None:
+    masked = np.ma.array([1, 2, 3], mask=[False, True, False])
+    for data in (masked, {"x": masked}):
+        with pytest.raises(ValueError, match="row 1"):
+            client.encrypt(data)
+    assert client.decrypt(client.encrypt(np.ma.array([1, 2], mask=False))).tolist() == [1, 2]
+
+
+def test_large_numbers_come_back_with_a_sign(client: toroid.Client) -> None:
+    found = client.decrypt(client.encrypt(np.array([1, 2**40])))
+    assert found.dtype == np.int64
+    assert (found - found[::-1]).tolist() == [1 - 2**40, 2**40 - 1]
+
+
+def test_a_passphrase_is_not_left_out(client: toroid.Client, tmp_path: Path) -> None:
+    with pytest.raises(toroid.OptionError, match="give one of them"):
+        client.save(tmp_path / "key", "secret words", unencrypted=True)
+    assert not list(tmp_path.iterdir())

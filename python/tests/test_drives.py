@@ -228,3 +228,105 @@ def test_files_that_are_there_already_are_named_with_what_replaces_them(client: 
         client.save(tmp_path / "client.key", unencrypted=True)
     with pytest.raises(toroid.PassphraseError, match="empty"):
         client.dumps("")
+
+
+def test_rows_are_not_appended_to_a_table_whose_append_ended_early(client: toroid.Client, drive: toroid.Drive) -> None:
+    table = drive.upload("t", client.encrypt({"x": [1000, 2000]}, {"x": "u16"}))
+
+    def stop(_stage: str, done: int, total: int) -> None:
+        # The first digit is there.
+        if done > total // 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        table.append(client.encrypt({"x": [3000]}, {"x": "u16"}), progress=stop)
+    # The object does not know it yet, and asks the drive.
+    with pytest.raises(toroid.RowsError, match="an append ended early"):
+        table.append(client.encrypt({"x": [4000]}, {"x": "u16"}))
+    assert client.decrypt(drive["t"].download())["x"].tolist() == [1000, 2000]
+
+
+def test_appends_at_once_take_turns(client: toroid.Client, drive: toroid.Drive) -> None:
+    table = drive.upload("t", client.encrypt({"x": [1000]}, {"x": "u16"}))
+    parts = [client.encrypt({"x": [2000 + number]}, {"x": "u16"}) for number in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(table.append, parts))
+    assert sorted(client.decrypt(drive["t"].download())["x"].tolist()) == [1000, 2000, 2001, 2002, 2003]
+
+
+def test_of_two_uploads_of_a_name_at_once_each_is_whole_or_refused(client: toroid.Client, drive: toroid.Drive) -> None:
+    tables = [client.encrypt({"a": [number], "b": [number]}, {"a": "u4", "b": "u4"}) for number in (1, 2)]
+    for replace in (False, True):
+        with ThreadPoolExecutor(2) as pool:
+            calls = [pool.submit(drive.upload, f"t{replace}", table, replace=replace) for table in tables]
+        refused = [call.exception() for call in calls]
+        assert replace == (refused == [None, None])
+        assert all(error is None or isinstance(error, toroid.ExistsError) for error in refused)
+        found = client.decrypt(drive[f"t{replace}"].download())
+        assert found["a"].tolist() == found["b"].tolist()
+
+
+def test_a_column_that_another_session_puts_stays(client: toroid.Client, drive: toroid.Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = client.encrypt({"a": [1], "b": [1]}, {"a": "u4", "b": "u4"})
+    drive.upload("t", table)
+    # As if the table had come since.
+    monkeypatch.setattr(drive, "_stored", lambda _name: {})
+    with pytest.raises(toroid.ExistsError):
+        drive.upload("t", table)
+    monkeypatch.undo()
+    assert list(drive["t"].columns) == ["a", "b"]
+
+
+def test_questions_to_a_table_that_was_replaced_by_a_shorter_one_are_refused(client: toroid.Client, drive: toroid.Drive) -> None:
+    table = drive.upload("t", client.encrypt({"x": [1, 9]}, {"x": (0, 15)}))
+    drive.delete("t")
+    drive.upload("t", client.encrypt({"x": [7]}, {"x": (0, 15)}))
+    for run in (table.agg(m=col("x").mean()).run, table.select("x").run, table.sort("x").run, lambda **options: successor.run(table, **options)):
+        with pytest.raises(toroid.RowsError, match="uploaded again since it was looked up"):
+            run(log2_failure=-30)
+    drive.upload("t", client.encrypt({"x": [7]}, {"x": (0, 15)}), replace=True)
+    with pytest.raises(toroid.MissingError, match="look it up again"):
+        table.agg(m=col("x").mean()).run(log2_failure=-30)
+
+
+def test_a_task_that_is_cancelled_twice_still_waits_for_its_call(client: toroid.Client, drive: toroid.Drive) -> None:
+    table = drive.upload("t", client.encrypt({"x": [1, 2] * 100}, {"x": (0, 15)}))
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+
+        def cancel(*_: object) -> None:
+            for _ in range(3):
+                loop.call_soon_threadsafe(task.cancel)
+            while task.cancelling() < 3:
+                time.sleep(0.001)
+            time.sleep(0.1)
+
+        task = asyncio.ensure_future(successor.arun(table, log2_failure=-40, progress=cancel))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        # No call is running.
+        drive.close()
+
+    asyncio.run(work())
+
+
+def test_a_question_that_asks_itself_meanwhile_is_refused(client: toroid.Client, drive: toroid.Drive) -> None:
+    table = drive.upload("t", client.encrypt({"x": [1, 2]}, {"x": (0, 15)}))
+    query = table.agg(n=col("x").sum())
+    with pytest.raises(toroid.BusyError, match="in this thread already"):
+        query.run(log2_failure=-30, progress=lambda *_: query.run(log2_failure=-30))
+
+
+def test_a_task_that_waits_its_turn_can_be_cancelled(drive: toroid.Drive) -> None:
+    async def work() -> None:
+        with drive.turn("table t"):
+            task = asyncio.ensure_future(drive.aupload("t", data))
+            await asyncio.sleep(0.2)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    data = toroid.Client.generate("tiny-wopbs").encrypt([1])
+    asyncio.run(work())
+    assert not drive.columns()

@@ -364,3 +364,48 @@ def test_models_on_encrypted_rows():
             found = np.stack([scores[name] for name in model.outputs], axis=1)
             assert (found == expected).all(), model
             assert (model.predict(scores) == model.predict(expected)).all()
+
+
+def test_answers_come_from_scores_alone():
+    model = models.compile(DecisionTreeClassifier(max_depth=3, random_state=0).fit(*load_iris(return_X_y=True)), IRIS.data)
+    scores = model.predict_quantized(IRIS.data)
+    for wrong in (IRIS.data, scores[:, :2], scores[0], {"score": scores[:, 0]}):
+        for answer in (model.predict, model.decision, model.predict_proba):
+            with pytest.raises(ModelError, match="scores"):
+                answer(wrong)
+    assert model.predict({name: scores[:, place] for place, name in enumerate(model.outputs)}).tolist() == model.predict(scores).tolist()
+    with pytest.raises(ModelError, match="right ones of shape"):
+        model.score(IRIS.data, IRIS.target[:, None])
+
+
+def test_features_of_frames_go_by_their_names():
+    frame = load_iris(as_frame=True).data
+    mixed = frame[frame.columns[::-1]]
+    for estimator in (DecisionTreeClassifier(max_depth=3, random_state=0), LogisticRegression(max_iter=500)):
+        estimator.fit(frame, IRIS.target)
+        model = models.compile(estimator, mixed)
+        expected = models.compile(estimator, frame).predict_quantized(frame)
+        for rows in (frame, mixed, {name: mixed[name] for name in mixed}):
+            assert (model.predict_quantized(model.quantise(rows)) == expected).all()
+        with pytest.raises(ModelError, match="no feature"):
+            model.quantise(frame[frame.columns[:3]])
+        with pytest.raises(ModelError, match="another, which is no feature"):
+            model.quantise(frame.assign(another=1))
+    made = models.fit(DecisionTreeClassifier(max_depth=3, random_state=0), frame, IRIS.target)
+    assert made.score(mixed, IRIS.target) == made.score(frame, IRIS.target)
+
+
+def test_missing_features_are_refused():
+    model = models.compile(LinearRegression().fit([[0.0], [1.0]], [0, 1]), [[0.0], [1.0]])
+    with pytest.raises(ModelError, match="missing"):
+        model.quantise(np.ma.array([[0.5]], mask=True))
+
+
+def test_networks_compute_with_integers_of_64_bits_alone():
+    with pytest.raises(ModelError, match="may exceed 64 bits"):
+        Network([Layer([[2**62, 2**62]])], [(0, 3), (0, 3)])
+    with pytest.raises(ModelError, match="at most 64 bits"):
+        Layer([[2**70]])
+    for activation in (lambda value: value / 2, lambda value: "3"):
+        with pytest.raises(ModelError, match="and no integer"):
+            Network([Layer([[1]], activation=activation)], [(0, 3)])

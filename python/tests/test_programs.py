@@ -382,3 +382,39 @@ def test_dot_products_and_matrices() -> None:
 
     found = layer.simulate(np.array([1, 2]), np.array([3, 15]))
     assert {name: column.tolist() for name, column in found.items()} == {"result0": [-5, -28], "result1": [3, 6], "result2": [10, 22]}
+
+
+def test_tables_by_dictionaries_have_an_entry_for_each_value() -> None:
+    squares = toroid.program(x=toroid.u4)(lambda x: x.table({number: number**2 for number in range(16)}))
+    assert squares.simulate([2, 3, 4]).tolist() == [4, 9, 16]
+    with pytest.raises(toroid.GraphError, match="no entry for 3"):
+        toroid.program(x=toroid.u4)(lambda x: x.table({0: 1, 1: 2, 2: 3}))
+    with pytest.raises(TypeError, match="a set have none"):
+        toroid.program(x=toroid.u4)(lambda x: x.table(set(range(16))))
+
+
+def test_the_largest_of_a_list_is_refused() -> None:
+    with pytest.raises(toroid.GraphError, match="not with list"):
+        toroid.maximum([3, 5])  # type: ignore[arg-type]
+    with pytest.raises(toroid.GraphError, match="not with list"):
+        toroid.program(x=toroid.u4)(lambda x: toroid.maximum([x, 3]))
+
+
+def test_programs_within_programs_take_what_their_types_have() -> None:
+    @toroid.program
+    def inner(x: toroid.u4, times: toroid.u2 = 1) -> Any:
+        return x * times, x + 1
+
+    outer = toroid.program(x=toroid.u4)(lambda x: sum(inner(x, times=3)))
+    assert outer.simulate(5) == 15 + 6
+    with pytest.raises(toroid.GraphError, match="argument `x` of inner is"):
+        toroid.program(x=toroid.u8)(lambda x: sum(inner(x)))
+    with pytest.raises(toroid.GraphError, match="argument `times` of inner is"):
+        toroid.program(x=toroid.u4)(lambda x: sum(inner(x, times=4)))
+
+
+@pytest.mark.parametrize("name", ["rows", "table", "params", "progress", "way"])
+def test_arguments_that_hide_options_are_refused(name: str) -> None:
+    function = eval(f"lambda {name}: {name} + 1")
+    with pytest.raises(toroid.GraphError, match=f"`{name}` has the name of an option"):
+        toroid.program(**{name: toroid.u4})(function)

@@ -40,7 +40,15 @@ class Client:
         return Client(_core.ClientKey.load(Path(path), _passphrase(passphrase)))
 
     def save(self, path: str | os.PathLike[str], passphrase: str | None = None, *, replace: bool = False, unencrypted: bool = False) -> None:
-        """Writes the key to a file, encrypted under a passphrase: the given one, or that of TOROID_PASSPHRASE."""
+        """Writes the key to a file, encrypted under a passphrase: the given one, or that of TOROID_PASSPHRASE.
+
+        Raises:
+            OptionError: There is a passphrase, and the key is not to be encrypted.
+            PassphraseError: There is none.
+            FileError: There is such a file already, or it cannot be written.
+        """
+        if unencrypted and passphrase is not None:
+            raise OptionError("unencrypted=True writes the key in the clear, and a passphrase encrypts it: give one of them")
         chosen = None if unencrypted else _passphrase(passphrase)
         if not chosen and not unencrypted:
             raise PassphraseError(f"there is no passphrase to encrypt the key with: give passphrase or {VARIABLE}, or unencrypted=True")

@@ -129,6 +129,8 @@ def numbers_of(name: str, values: object, kind: object = None) -> tuple[npt.NDAr
         RangeError: A number is outside the type, or the type is wider than 64 bits.
         RowsError: There are none.
     """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(_arrow.missing(name, int(np.flatnonzero(np.ma.getmaskarray(values))[0])))
     read = None if isinstance(values, np.ndarray) else _arrow.read(values, name)
     if isinstance(read, dict):
         raise TypeError(f"{name}: a table of {len(read)} columns, where one column is expected")
@@ -150,6 +152,9 @@ def numbers_of(name: str, values: object, kind: object = None) -> tuple[npt.NDAr
         dtype = array.dtype.name if array.dtype.itemsize < 8 else None
         narrowest = (name for name, (low, high) in _NUMPY.items() if name != "bool" and low <= least and most <= high)
         own = _NUMPY[dtype or next(narrowest)]
+        if dtype is None and most < 2**63 <= own[1]:
+            # They come back as they mostly were: with a sign, so that calculations do not overflow.
+            own = (0, 2**63 - 1)
     else:
         _refuse_missing(name, array)
         raise TypeError(f"{name}: values of type {array.dtype}; a column has integers or booleans: scale and round them, or give each a number first")

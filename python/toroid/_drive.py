@@ -16,9 +16,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from toroid import _core
+from toroid._cancel import check
 from toroid._client import Client
 from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn, check_name, examined_tables, stored_names, stored_tables, stored_version
-from toroid._errors import Error, ExistsError, FileError, FullError, KeyMismatch, MissingError, OptionError, RowsError
+from toroid._errors import BusyError, Error, ExistsError, FileError, FullError, KeyMismatch, MissingError, OptionError, RowsError
 from toroid._expr import Aggregate, Expr
 from toroid._progress import Progress, in_turn, reporter, twin
 from toroid._query import EncryptedParts, Finish, Query
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 Way = Literal["auto", "samples", "ring"]
 
 _ENVIRONMENT = ("host_nqn", "host_id", "host_secret", "controller_secret", "tls_key", "nsid")
+
+#: Seconds after which who waits for a turn looks whether the call was cancelled.
+PATIENCE = 0.05
 
 #: What a question or a program keeps on a drive until it ends: the results of rounds, and a result itself. `call` is that whose turn it is.
 _LEFT = re.compile("(?P<call>(round|result) [0-9a-f]{32})( .*)?")
@@ -165,6 +169,7 @@ class Table(BaseTable):
         """
         rows = self.chosen(rows)
         inputs = {name: self.columns[column].names for name, column in columns.items()}
+        self._check_stored({stored for names in inputs.values() for stored in names})
         digest = hashlib.sha256(json.dumps([compiled.program, inputs, rows], sort_keys=True).encode()).hexdigest()
         output = f"result {digest[:32]}"
         # A result is read, appended and pickled as samples, whatever way it came.
@@ -181,6 +186,7 @@ class Table(BaseTable):
 
     def compare(self, rounds: Rounds, log2_failure: float, progress: Progress) -> tuple[list[list[_core.EncryptedRows]], float]:
         """Does the rounds of a question that compares rows. What was interrupted goes on where it was."""
+        self._check_stored({stored for column in self.columns.values() for stored in column.names})
         machine = Stored(self, rounds, log2_failure)
         report = reporter(progress)
         with self.drive.turn(machine.name):
@@ -189,16 +195,38 @@ class Table(BaseTable):
         return found, machine.log2_failure
 
     def append(self, data: EncryptedTable | EncryptedColumn, progress: Progress = None) -> None:
-        """Puts rows behind those of the table. Each digit is appended as a whole or not at all; a table whose digits have different numbers of rows,
-        because an append ended early, is refused here."""
-        added = self._fitting(data)
-        for name, column in self.columns.items():
-            if column.rows != self.rows:
-                raise RowsError(f"column {name} has more rows than the others, since an append ended early: upload the table again with replace=True")
-        digits = [digit for name, column in self.columns.items() for digit in zip(column.names, added[name].digits, strict=True)]
-        for (stored, rows), report in zip(digits, in_turn(progress, len(digits)), strict=True):
-            self.drive.core.append(stored, rows, report)
-        self.columns = self.drive.table(self.name).columns
+        """Puts rows behind those of the table as it is on the drive now. Each digit is appended as a whole or not at all.
+
+        Raises:
+            RowsError: An append ended early, so that digits have different numbers of rows: those that all have are as they were, and the table can be
+                uploaded again.
+            KeyMismatch: The rows have other columns, or numbers of other types.
+        """
+        with self.drive.turn(f"table {self.name}"):
+            self.columns = self.drive.table(self.name).columns
+            added = self._fitting(data)
+            have = self.drive.core.columns()
+            for name, column in self.columns.items():
+                if any(have[stored]["rows"] != self.rows for stored in column.names):
+                    raise RowsError(f"column {name} has more rows than the others, since an append ended early: upload the table again with replace=True")
+            digits = [digit for name, column in self.columns.items() for digit in zip(column.names, added[name].digits, strict=True)]
+            for (stored, rows), report in zip(digits, in_turn(progress, len(digits)), strict=True):
+                self.drive.core.append(stored, rows, report)
+            self.columns = self.drive.table(self.name).columns
+
+    def _check_stored(self, names: set[str]) -> None:
+        """Refuses columns that have fewer rows than when the table was looked up: those of a single row would go with every row of the others.
+
+        Raises:
+            RowsError: They have.
+            MissingError: They are there no more.
+        """
+        have = self.drive.core.columns()
+        for stored in names:
+            if stored not in have:
+                raise MissingError(f"table {self.name} was deleted or replaced since it was looked up: look it up again")
+            if have[stored].get("rows", self.rows) < self.rows:
+                raise RowsError(f"table {self.name} was uploaded again since it was looked up, with fewer rows: look it up again")
 
     def download(self, rows: tuple[int, int] | None = None, progress: Progress = None) -> EncryptedTable:
         """The encrypted rows from the first of a pair up to, and without, the second; all if not given.
@@ -219,18 +247,53 @@ class Table(BaseTable):
     adownload = twin(download)
 
 
+class Turn:
+    """A lock, for which who waits can be cancelled.
+
+    Raises:
+        BusyError: The thread has it already, as when a callable of `progress` asks what is being computed.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Takes the lock, if it is free or once it is."""
+        if blocking and self._owner == threading.get_ident():
+            raise BusyError(f"{self._what} is at work in this thread already")
+        while not self._lock.acquire(blocking, PATIENCE if blocking else -1):
+            if not blocking:
+                return False
+            check()
+        self._owner = threading.get_ident()
+        return True
+
+    def release(self) -> None:
+        """Gives it back."""
+        self._owner = None
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.release()
+
+
 class Drive:
     """An open drive. Its calls may come from several threads at once."""
 
     def __init__(self, core: _core.Drive) -> None:
         self.core = core
         self._guard = threading.Lock()
-        self._turns: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+        self._turns: weakref.WeakValueDictionary[str, Turn] = weakref.WeakValueDictionary()
 
-    def turn(self, output: str) -> Any:
-        """A lock for who computes the column `output`, reads and deletes it. Equal questions of several threads have the same."""
+    def turn(self, what: str) -> Turn:
+        """A lock for who computes the column `what`, reads and deletes it, or changes a table. Equal questions of several threads have the same."""
         with self._guard:
-            return self._turns.setdefault(output, threading.Lock())
+            return self._turns.setdefault(what, Turn(what))
 
     def install(self, keys: _core.PublicKeys, key_id: int = 0, progress: Progress = None, *, replace: bool = False) -> None:
         """Stores the public keys of a client, unless they are there already.
@@ -294,6 +357,11 @@ class Drive:
         """
         check_name(name)
         table = as_table(data)
+        with self.turn(f"table {name}"):
+            self._put(name, table, replace, key_id, progress)
+        return self.table(name)
+
+    def _put(self, name: str, table: EncryptedTable, replace: bool, key_id: int, progress: Progress) -> None:
         former = self._stored(name)
         if former and not replace:
             raise ExistsError(f"the drive has a table {name} already: give another name, or replace=True")
@@ -308,6 +376,9 @@ class Drive:
                 put.append(stored)
                 self.core.put_column(stored, rows, False, key_id, report)
         except BaseException as error:
+            if isinstance(error, ExistsError):
+                # Another session puts the same table at the moment: the column is its.
+                put.pop()
             for stored in reversed(put):
                 # What failed may have left nothing, or the drive may no longer be there.
                 with contextlib.suppress(Error):
@@ -317,7 +388,6 @@ class Drive:
             raise
         for stored in former:
             self.core.delete(stored)
-        return self.table(name)
 
     def _stored(self, name: str) -> dict[str, tuple[int, int, int]]:
         """What the drive has of a table, in the order to delete it in: the latest version first, and of each the first place."""

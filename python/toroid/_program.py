@@ -21,7 +21,7 @@ from toroid._expr import applied
 from toroid._picture import Part, picture
 from toroid._progress import Progress, twin
 from toroid._query import EncryptedParts, _array, decrypted
-from toroid._trace import MAX_TABLE_ENTRIES, Graph, check_within, entry_of, graph_of, index_of, where_of
+from toroid._trace import MAX_TABLE_ENTRIES, Graph, Value, check_within, entry_of, graph_of, index_of, where_of
 from toroid._types import Range, failure_of, len_of, range_of
 
 
@@ -524,6 +524,15 @@ class GraphProgram:
         return f"<{type(self).__name__}({inputs})>"
 
 
+#: Names of arguments that would hide what `run`, `compile` and their like take.
+_OPTIONS = {
+    name
+    for call in (GraphProgram.run, GraphProgram.compile, GraphProgram.cost, GraphProgram.explain)
+    for name, parameter in inspect.signature(call).parameters.items()
+    if parameter.kind is not parameter.VAR_KEYWORD
+}
+
+
 def _called(program: GraphProgram, count: int, names: Sequence[str], *operands: Any) -> Any:
     """A program of so many arguments by their places, and others by their names."""
     return program(*operands[:count], **dict(zip(names, operands[count:], strict=True)))
@@ -552,6 +561,9 @@ class Program(GraphProgram):
         functools.update_wrapper(self, function)
         self._function = function
         ranges, _ = _ranges(function, types)
+        if taken := [name for name in ranges if name in _OPTIONS]:
+            where = where_of(function)
+            raise GraphError(f"{where}: argument `{taken[0]}` has the name of an option of `run` or `compile`: give it another one", line=where)
         graph = Graph()
         values = {name: graph.input(name, numbers.low, numbers.high) for name, numbers in ranges.items()}
         outputs = self._named(function(**values))
@@ -578,7 +590,14 @@ class Program(GraphProgram):
         return named
 
     def _within(self, graph: Graph, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        return self._function(*arguments, **named)
+        bound = inspect.signature(self._function).bind(*arguments, **named)
+        bound.apply_defaults()
+        for name, numbers in self._ranges.items():
+            argument = bound.arguments[name]
+            # A number that is known to everybody stays one.
+            found = graph.value(argument).interval if isinstance(argument, Value) else Range(*2 * (index_of(argument),))
+            check_within(f"argument `{name}` of {self.__name__}", found, numbers)
+        return self._function(*bound.args, **bound.kwargs)
 
     def __reduce__(self) -> str | tuple[type[GraphProgram], tuple[Any, ...]]:
         return _name_of(self) or (GraphProgram, (self._text, self._ranges, self._outputs, self._where))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import html
 import sys
@@ -98,7 +99,10 @@ async def _awaited(call: Callable[[], T]) -> T:
         return await asyncio.shield(thread)
     except asyncio.CancelledError:
         asked.set()
-        await asyncio.wait([thread])
+        while not thread.done():
+            # Who cancels the task again waits as well.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([thread])
         if not thread.cancelled():
             # Whatever it was, the task is cancelled.
             thread.exception()

@@ -222,11 +222,14 @@ class Value:
     def __repr__(self) -> str:
         return f"<encrypted {self._name}>"
 
-    def table(self, function: Callable[[int], int] | Sequence[int]) -> Value:
-        """What a function of one number makes of it: by a list with one entry for each value from the lowest, or by calling it with each.
+    def table(self, function: Callable[[int], int] | Sequence[int] | Mapping[int, int]) -> Value:
+        """What a function of one number makes of it: by a list with one entry for each value from the lowest, by a dictionary with one for each value, or by
+        calling it with each.
 
         Raises:
-            GraphError: The value has more than 65,536 possible numbers, the function raises, or gives something else than an integer.
+            GraphError: The value has more than 65,536 possible numbers, the function raises, or gives something else than an integer, or a dictionary lacks
+                a value.
+            TypeError: The entries have no order.
         """
         interval = self.interval
         if interval.high - interval.low >= MAX_TABLE_ENTRIES:
@@ -235,7 +238,14 @@ class Value:
                 interval=str(interval),
                 help="narrow the value first, for example by // or toroid.wrap",
             )
-        if callable(function):
+        if isinstance(function, set | frozenset):
+            raise TypeError(f"the entries of a table have an order, and those of a {type(function).__name__} have none")
+        if isinstance(function, Mapping):
+            numbers = range(interval.low, interval.high + 1)
+            if lacking := [number for number in numbers if number not in function]:
+                refuse(f"the dictionary has no entry for {lacking[0]}, and the value lies in {interval}", interval=str(interval))
+            entries = [_integer(function[number]) for number in numbers]
+        elif callable(function):
             entries = [entry_of(function, (number,)) for number in range(interval.low, interval.high + 1)]
         else:
             entries = [_integer(number) for number in function]
@@ -433,7 +443,7 @@ def _of_several(name: str, plain: Callable[..., int], operands: tuple[Value | in
         return expression
     graph = graph_of(operands)
     if graph is None:
-        return plain(operands)
+        return plain([_integer(operand) for operand in operands])
     if not operands:
         refuse(f"{name} needs a value")
     result = graph.value(operands[0])

@@ -13,7 +13,7 @@ import numpy as np
 from . import _boosted, _forest
 from ._errors import ModelError
 from ._linear import Linear
-from ._model import Finish, Model, bounded, feature_names, matrix
+from ._model import Finish, Model, bounded, feature_names, in_order, matrix, names_of
 from ._network import perceptron
 from ._quantise import Uniform
 from ._trees import Ensemble, Trees
@@ -63,9 +63,17 @@ def compile(
     ModelError
         If the estimator is not supported or not fitted, or its integers do not fit the widths.
     """
-    X = matrix(X)
+    fitted_names = getattr(estimator, "feature_names_in_", None)
+    given = names_of(X) if fitted_names is None else tuple(map(str, fitted_names))
+    X = matrix(in_order(X, given))
     if not len(X):
         raise ModelError("X has no rows; ranges of features come from a sample")
+    model = _compiled(estimator, X, bits, score_bits, table_bits, quantise)
+    model.given = given
+    return model
+
+
+def _compiled(estimator: Any, X: np.ndarray, bits: int | None, score_bits: int, table_bits: int, quantise: str) -> Model:
     if quantise not in ("ranks", "uniform"):
         raise ModelError(f"quantise must be 'ranks' or 'uniform', not {quantise!r}")
     kind = "dump" if isinstance(estimator, (Mapping, str, PathLike)) else type(estimator).__name__
@@ -129,8 +137,9 @@ def fit(
     is_boosted = type(estimator).__module__.partition(".")[0] in ("xgboost", "lightgbm") and hasattr(estimator, "fit")
     if not is_boosted and kind not in _forest.KINDS:
         raise ModelError(f"{kind} is not fitted here: trees and their ensembles are; fit it yourself, and call compile")
-    names = feature_names(getattr(X, "columns", None), np.shape(X)[-1])
-    X = matrix(X)
+    given = names_of(X)
+    X = matrix(in_order(X, given))
+    names = feature_names(given, X.shape[1])
     if not len(X):
         raise ModelError("X has no rows to fit on")
     bounded("bits", bits, 1, 16)
@@ -142,7 +151,9 @@ def fit(
     found = _ensemble(kind, estimator, codes)
     assert found is not None
     found.features = names
-    return Trees(found, steps, True, bits, score_bits, table_bits)
+    model = Trees(found, steps, True, bits, score_bits, table_bits)
+    model.given = given
+    return model
 
 
 def _ensemble(kind: str, estimator: Any, X: np.ndarray) -> Ensemble | None:

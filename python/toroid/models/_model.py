@@ -49,6 +49,8 @@ class Model(ABC):
         self.columns = tuple(self.features[j] for j in self.quantisers)
         outputs = len(finish.scale)
         self.outputs = ("score",) if outputs == 1 else tuple(f"score_{k}" for k in range(outputs))
+        # The names of the estimator's features, where it has some.
+        self.given: tuple[str, ...] | None = None
         self._text: str | None = None
 
     def __repr__(self) -> str:
@@ -56,7 +58,7 @@ class Model(ABC):
 
     def quantise(self, X: Any) -> dict[str, np.ndarray]:
         """The integer columns (int64) that the program reads, of a matrix of rows × features or a table of named columns."""
-        X = matrix(X)
+        X = matrix(in_order(X, self.given or (self.features if isinstance(X, Mapping) else None)))
         if X.shape[1] != len(self.features):
             raise ModelError(f"{self.kind} was fitted on {len(self.features)} features, and here are {X.shape[1]}")
         return {self.features[j]: quantiser.encode(X[:, j]) for j, quantiser in self.quantisers.items()}
@@ -97,8 +99,17 @@ class Model(ABC):
         `scores` is what `predict_quantized` gives, or the decrypted columns by the names of `outputs`.
         """
         if isinstance(scores, Mapping):
-            scores = np.stack([np.asarray(scores[name], np.int64) for name in self.outputs], axis=1)
-        scores = np.asarray(scores, np.int64).reshape(-1, len(self.outputs))
+            if set(scores) != set(self.outputs):
+                raise ModelError(f"the scores are the columns {', '.join(self.outputs)}, and not {', '.join(map(str, scores))}")
+            scores = np.stack([np.asarray(scores[name]) for name in self.outputs], axis=1)
+        scores = np.asarray(scores)
+        if scores.dtype.kind not in "iuO":
+            raise ModelError(f"scores are integers, not {scores.dtype}: give what predict_quantized gives, or what is decrypted")
+        if scores.ndim == 1 and len(self.outputs) == 1:
+            scores = scores[:, None]
+        if scores.ndim != 2 or scores.shape[1] != len(self.outputs):
+            raise ModelError(f"scores have {len(self.outputs)} columns, and here is an array of shape {scores.shape}")
+        scores = scores.astype(np.int64)
         values: np.ndarray = scores * self.finish.scale + self.finish.offset
         return values[:, 0] if values.shape[1] == 1 else values
 
@@ -129,6 +140,8 @@ class Model(ABC):
     def score(self, X: Any, y: Any) -> float:
         """The integer model's accuracy, or R² of a regressor, on rows in clear: compare it with the estimator's own `score`."""
         answers, y = self.predict(self.predict_quantized(X)), np.asarray(y)
+        if answers.shape != y.shape:
+            raise ModelError(f"there are answers of shape {answers.shape}, and right ones of shape {y.shape}")
         if self.finish.classes is not None:
             return float((answers == y).mean())
         return float(1 - ((answers - y) ** 2).sum() / ((y - y.mean(axis=0)) ** 2).sum())
@@ -140,8 +153,32 @@ class Model(ABC):
     def _build(self) -> str: ...
 
 
+def names_of(X: Any) -> tuple[str, ...] | None:
+    """The names of a table's columns; none of what has no such names."""
+    names = tuple(X) if isinstance(X, Mapping) else tuple(getattr(X, "columns", ()))
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def in_order(X: Any, features: Sequence[str] | None) -> Any:
+    """The features of a table of named columns, in this order; anything else as it is.
+
+    Raises:
+        ModelError: The table lacks one, or has others.
+    """
+    names = names_of(X)
+    if names is None or features is None:
+        return X
+    if lacking := [name for name in features if name not in names]:
+        raise ModelError(f"the table has no feature {lacking[0]}")
+    if unknown := [name for name in names if name not in features]:
+        raise ModelError(f"the table has {unknown[0]}, which is no feature of the model")
+    return np.column_stack([np.asarray(X[name]) for name in features])
+
+
 def matrix(X: Any) -> np.ndarray:
     """Rows × features as float64."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ModelError("features are missing: fill them in first")
     rows: np.ndarray = np.asarray(X, np.float64)
     if rows.ndim != 2:
         raise ModelError(f"features must be a matrix of rows and features, not {rows.ndim}-dimensional")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -51,6 +52,7 @@ class Network(Model):
         finish = Finish(np.ones(outputs), np.zeros(outputs), link, None if classes is None else np.asarray(classes))
         columns = {j: Integers(int(low), int(high)) for j, (low, high) in enumerate(inputs)}
         self._prepare("Network", list(names or (f"x{j}" for j in range(len(columns)))), columns, layers, finish)
+        self.given = tuple(names) if names else None
 
     @classmethod
     def _of(cls, kind: str, features: Sequence[str], columns: dict[int, Any], layers: Sequence[Layer], finish: Finish) -> Network:
@@ -68,10 +70,13 @@ class Network(Model):
         for number, layer in enumerate(self.layers):
             if layer.weights.shape[1] != len(bounds):
                 raise ModelError(f"layer {number} takes {layer.weights.shape[1]} values, and {len(bounds)} come in")
-            lows, highs = np.array(bounds, np.int64).T
-            positive, negative = layer.weights.clip(0), layer.weights.clip(None, 0)
+            # Integers of any size: those of numpy would wrap.
+            lows, highs = np.array(bounds, object).T
+            positive, negative = layer.weights.clip(0).astype(object), layer.weights.clip(None, 0).astype(object)
             low = layer.bias + positive @ lows + negative @ highs
             high = layer.bias + positive @ highs + negative @ lows
+            if low.min() < -(2**63) or high.max() >= 2**63:
+                raise ModelError(f"a sum of layer {number} may exceed 64 bits; take smaller weights or narrower inputs")
             bounds = list(zip(low.tolist(), high.tolist()))
             if layer.activation is None:
                 self._tables.append(None)
@@ -85,7 +90,7 @@ class Network(Model):
             # Neurons have most of their sums in common.
             activation, tables = functools.cache(layer.activation), []
             for least, most in bounds:
-                entries = [int(activation(value)) for value in range(least, most + 1)]
+                entries = [_entry(activation(value), value) for value in range(least, most + 1)]
                 tables.append((least, np.array(entries, np.int64)))
             self._tables.append(tables)
             bounds = [(int(entries.min()), int(entries.max())) for _, entries in tables]
@@ -188,9 +193,20 @@ def perceptron(
     return Network._of(kind, features, columns, layers, finish)
 
 
+def _entry(result: Any, value: int) -> int:
+    """What an activation gives, if it is an integer."""
+    try:
+        return operator.index(result.item() if isinstance(result, np.generic) else result)
+    except TypeError:
+        raise ModelError(f"the activation of {value} gives {result!r}, and no integer") from None
+
+
 def _integers(values: Any, what: str) -> np.ndarray:
     found = np.asarray(values)
-    whole: np.ndarray = found.astype(np.int64)
+    try:
+        whole: np.ndarray = found.astype(np.int64)
+    except (OverflowError, TypeError, ValueError):
+        raise ModelError(f"{what} must be integers of at most 64 bits") from None
     if not np.array_equal(whole, found):
         raise ModelError(f"{what} must be integers")
     return whole
