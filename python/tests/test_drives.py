@@ -230,6 +230,12 @@ def test_files_that_are_there_already_are_named_with_what_replaces_them(client: 
         client.dumps("")
 
 
+def test_keys_that_are_none_are_refused(client: toroid.Client, drive: toroid.Drive) -> None:
+    for wrong in (client, None, "keys"):
+        with pytest.raises(TypeError, match="what client.public_keys"):
+            drive.install(wrong)  # type: ignore[arg-type]
+
+
 def test_rows_are_not_appended_to_a_table_whose_append_ended_early(client: toroid.Client, drive: toroid.Drive) -> None:
     table = drive.upload("t", client.encrypt({"x": [1000, 2000]}, {"x": "u16"}))
 

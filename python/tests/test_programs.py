@@ -393,6 +393,14 @@ def test_tables_by_dictionaries_have_an_entry_for_each_value() -> None:
         toroid.program(x=toroid.u4)(lambda x: x.table(set(range(16))))
 
 
+def test_conditions_that_are_no_bit_are_refused() -> None:
+    assert [toroid.select(condition, 5, 7) for condition in (True, 0, np.uint8(1))] == [5, 7, 5]
+    with pytest.raises(toroid.GraphError, match="0 or 1, and not 5"):
+        toroid.select(5, 1, 2)
+    with pytest.raises(toroid.GraphError, match="not with str"):
+        toroid.program(x=toroid.u4)(lambda x: toroid.select("no", x, 2))
+
+
 def test_the_largest_of_a_list_is_refused() -> None:
     with pytest.raises(toroid.GraphError, match="not with list"):
         toroid.maximum([3, 5])  # type: ignore[arg-type]

@@ -149,6 +149,8 @@ def test_a_page_where_nothing_can_listen_is_refused_by_name() -> None:
             Board(lambda: CLUSTER, port=port)
     with pytest.raises(toroid.OptionError, match="nowhere.invalid:0"):
         Board(lambda: CLUSTER, "nowhere.invalid")
+    with pytest.raises(toroid.OptionError, match="99999: bind"):
+        Board(lambda: CLUSTER, port=99999)
 
 
 def test_a_served_drive_is_asked_for_its_figures(served: tuple[str, list[Any]]) -> None:

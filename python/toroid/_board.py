@@ -48,8 +48,8 @@ class Board:
     def __init__(self, status: Callable[[], Status], host: str = "127.0.0.1", port: int = 0) -> None:
         try:
             self._server = _Server((host, port), _Handler)
-        except OSError as error:
-            raise OptionError(f"no page can be served at {host}:{port}: {error.strerror}") from error
+        except (OSError, OverflowError) as error:
+            raise OptionError(f"no page can be served at {host}:{port}: {getattr(error, 'strerror', error)}") from error
         self._server.status = status
         self._thread = threading.Thread(target=self._server.serve_forever, name="toroid-board", daemon=True)
         self._thread.start()

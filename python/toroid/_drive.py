@@ -170,7 +170,7 @@ class Table(BaseTable):
         rows = self.chosen(rows)
         inputs = {name: self.columns[column].names for name, column in columns.items()}
         self._check_stored({stored for names in inputs.values() for stored in names})
-        digest = hashlib.sha256(json.dumps([compiled.program, inputs, rows], sort_keys=True).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps([compiled.code, inputs, rows], sort_keys=True).encode()).hexdigest()
         output = f"result {digest[:32]}"
         # A result is read, appended and pickled as samples, whatever way it came.
         options: dict[str, Any] = {"rows": rows, "key_id": self.key_id, "progress": progress, "way": way, "result": "samples"}
@@ -306,7 +306,10 @@ class Drive:
 
         Raises:
             KeyMismatch: Another client has keys or tables under the key id.
+            TypeError: The keys are none.
         """
+        if not isinstance(keys, _core.PublicKeys):
+            raise TypeError(f"keys are what client.public_keys() gives, and not a {type(keys).__name__}")
         if self.core.has_keys(keys.tag, key_id):
             return
         try:

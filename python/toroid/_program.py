@@ -213,6 +213,11 @@ class Compiled:
         return str(self._facts["program"])
 
     @property
+    def code(self) -> list[str]:
+        """The lines of the program without those of comments, which name the lines of the caller: what tells one computation from another."""
+        return [line for line in self.program.splitlines() if not line.lstrip().startswith(";")]
+
+    @property
     def cost(self) -> Cost:
         """What a row costs."""
         return Cost(self.params, **self._facts["cost"])

@@ -525,7 +525,7 @@ class Encrypted(ABC):
             for place, step in enumerate(network.steps)
         }
         columns = [rounds.table.columns[name].names for name in sorted({*rounds.columns, *rounds.stored.values()})]
-        programs = [each.program for each in [self._prepared, *self._programs.values()] if each is not None]
+        programs = [each.code for each in [self._prepared, *self._programs.values()] if each is not None]
         told = json.dumps([columns, rounds.table.rows, programs, [network.rounds for network in rounds.networks]])
         self._digest = hashlib.sha256(told.encode()).hexdigest()[:32]
         self._failures: list[float] = []

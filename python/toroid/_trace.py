@@ -471,10 +471,13 @@ def select(condition: Value | int, then: Value | int, otherwise: Value | int) ->
     if (expression := _of_expressions(select, "select", (condition, then, otherwise))) is not None:
         return expression
     graph = graph_of((condition, then, otherwise))
-    if graph is None:
-        return then if condition else otherwise
     if not isinstance(condition, Value):
-        return graph.value(then if condition else otherwise)
+        known = _integer(condition)
+        if known not in (0, 1):
+            refuse(f"a condition is 0 or 1, and not {known}")
+        chosen = then if known else otherwise
+        return _integer(chosen) if graph is None else graph.value(chosen)
+    assert graph is not None
     names = ", ".join(graph.value(operand)._name for operand in (condition, then, otherwise))
     return graph.record(f"select({names})")
 

@@ -64,9 +64,7 @@ def _matters(name: str, value: Any) -> Any:
     """What of a value of the first line makes one job differ from another: the comments of a program name the lines of the caller, which do not."""
     if name != "compiled":
         return value
-    facts = json.loads(value)
-    facts["program"] = [line for line in facts["program"].splitlines() if not line.lstrip().startswith(";")]
-    return facts
+    return json.loads(value) | {"program": Compiled(value).code}
 
 
 def _line(values: Mapping[str, Any]) -> bytes:
