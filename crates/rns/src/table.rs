@@ -11,7 +11,7 @@
 //!    high digit's interpolation needs: exp(-2πi·k·l/2^b) times z^k, for all k at once, which takes two levels less at 4 bits.
 //! 3. [`selectors`]: the indicator of each value of a digit, by Lagrange's interpolation at roots of unity
 //!    (Chung, Kim, Kim and Lee, 2/2024). The high digit's are not made: they are sums of its powers with constant factors, so that
-//!    their squares, each times a row of the table, are products of powers times the rows' Fourier transform ([`spectrum`]), which takes a level less.
+//!    their squares, each times a row of the table, are products of powers times the rows' Fourier transform (`spectrum`), which takes a level less.
 //! 4. [`square`]: squares of selectors have squared noise where they are 0, and twice the noise where they are 1. The sum of a digit's squares
 //!    has the latter too: what the table makes of squares is multiplied by 2 less that sum, or by 3 less the sums of two digits. So a digit of n values is
 //!    cleaned by n squarings, where 3x² - 2x³ takes 2n - 2 products ([`clean_all`]; BLEACH, 2022).
@@ -680,7 +680,7 @@ pub enum Selected<V> {
     One(Vec<V>),
     /// Two digits: the selectors of the high and of the low one.
     Two(Vec<V>, Vec<V>),
-    /// Two digits that are cleaned once: the powers of the high one, as [`spectrum`] takes them, and the selectors of the low one.
+    /// Two digits that are cleaned once: the powers of the high one, as `spectrum` takes them, and the selectors of the low one.
     Spectrum(RootPowers<V>, Vec<V>),
 }
 
