@@ -402,7 +402,7 @@ fn what_does_not_go_between_samples_and_a_ring_is_refused() {
         "sums of rows that come as samples",
     );
     let sum = "    bootstrap f, x\n    homsum x, 2\n    bootstrap f, x";
-    refused(sum, &chunks, RingForm::Samples, "of 2 pieces");
+    refused(sum, &chunks, RingForm::Samples, "stand in 4 pieces");
     refused(
         "    bootstrap f, x",
         &small,
