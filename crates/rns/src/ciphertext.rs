@@ -376,19 +376,14 @@ impl Ciphertext {
         limbs: usize,
         terms: &[(&Ciphertext, [i128; 2])],
     ) -> Result<Ciphertext, RnsError> {
-        let (first, _) = terms.first().expect("a combination has a term");
-        for (value, _) in terms {
-            check_contexts(&first.b, &value.b)?;
-            check_limbs("a combination", limbs, value.limbs())?;
-        }
-        let b: Vec<_> = terms.iter().map(|(value, x)| (&value.b, *x)).collect();
-        let a: Vec<_> = terms.iter().map(|(value, x)| (&value.a, *x)).collect();
-        let basis = Basis::chain(limbs);
-        Ok(Ciphertext {
-            b: RnsPoly::combination(basis, &b),
-            a: RnsPoly::combination(basis, &a),
-            scale: first.scale,
-        })
+        let (values, factors): (Vec<&Ciphertext>, Vec<[i128; 2]>) = terms.iter().copied().unzip();
+        let parts = Self::parts_with(limbs, &values)?;
+        let [b, a] = parts.map(|part| {
+            let terms: Vec<_> = part.into_iter().zip(factors.iter().copied()).collect();
+            RnsPoly::combination(Basis::chain(limbs), &terms)
+        });
+        let scale = values[0].scale;
+        Ok(Ciphertext { b, a, scale })
     }
 
     /// [`Ciphertext::combination`] and [`Ciphertext::rescale`] by one prime.
@@ -419,13 +414,8 @@ impl Ciphertext {
         values: &[&Ciphertext],
         rows: &[Vec<[i128; 2]>],
     ) -> Result<Vec<Ciphertext>, RnsError> {
-        let first = values.first().expect("a combination has a term");
-        for value in values {
-            check_contexts(&first.b, &value.b)?;
-            check_limbs("a combination", limbs, value.limbs())?;
-        }
-        let b: Vec<&RnsPoly> = values.iter().map(|value| &value.b).collect();
-        let a: Vec<&RnsPoly> = values.iter().map(|value| &value.a).collect();
+        let [b, a] = Self::parts_with(limbs, values)?;
+        let first = values[0];
         let parts = RnsPoly::combinations_divided(limbs, &b, rows)?.into_iter();
         let parts = parts.zip(RnsPoly::combinations_divided(limbs, &a, rows)?);
         let scale = first.scale / first.context().params().chain[limbs - 1] as f64;
@@ -446,16 +436,37 @@ impl Ciphertext {
         rows: &[Vec<u32>],
         factor: i128,
     ) -> Result<Vec<Ciphertext>, RnsError> {
-        let first = values.first().expect("a weighted sum has a value");
+        let [b, a] = Self::parts(values)?;
+        let parts = RnsPoly::weighted(&b, rows, factor).into_iter();
+        let parts = parts.zip(RnsPoly::weighted(&a, rows, factor));
+        let scale = values[0].scale;
+        Ok(parts.map(|(b, a)| Ciphertext { b, a, scale }).collect())
+    }
+
+    /// Both parts of each of several values of one context.
+    ///
+    /// # Panics
+    /// If there are no values.
+    fn parts<'a>(values: &[&'a Ciphertext]) -> Result<[Vec<&'a RnsPoly>; 2], RnsError> {
+        let first = values.first().expect("a sum has a value");
         for value in values {
             check_contexts(&first.b, &value.b)?;
         }
-        let b: Vec<&RnsPoly> = values.iter().map(|value| &value.b).collect();
-        let a: Vec<&RnsPoly> = values.iter().map(|value| &value.a).collect();
-        let parts = RnsPoly::weighted(&b, rows, factor).into_iter();
-        let parts = parts.zip(RnsPoly::weighted(&a, rows, factor));
-        let scale = first.scale;
-        Ok(parts.map(|(b, a)| Ciphertext { b, a, scale }).collect())
+        let b = values.iter().map(|value| &value.b).collect();
+        let a = values.iter().map(|value| &value.a).collect();
+        Ok([b, a])
+    }
+
+    /// [`Ciphertext::parts`] of values that have so many limbs at least.
+    fn parts_with<'a>(
+        limbs: usize,
+        values: &[&'a Ciphertext],
+    ) -> Result<[Vec<&'a RnsPoly>; 2], RnsError> {
+        let parts = Self::parts(values)?;
+        for value in values {
+            check_limbs("a combination", limbs, value.limbs())?;
+        }
+        Ok(parts)
     }
 }
 

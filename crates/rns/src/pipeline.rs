@@ -136,10 +136,7 @@ impl Pipeline {
         slots: &mut S,
         column: &S::Value,
     ) -> Result<(S::Value, S::Value), S::Error> {
-        let mut value = column.clone();
-        for plan in &self.to_slots {
-            value = slots.transform(plan, &value)?;
-        }
+        let value = slots.transform_all(&self.to_slots, column.clone())?;
         table::split(slots, &value)
     }
 
@@ -156,11 +153,8 @@ impl Pipeline {
         digits: &Ready<S::Value>,
         table: &Table,
     ) -> Result<S::Value, S::Error> {
-        let mut value = table::look_up(slots, digits, table)?;
-        for plan in &self.to_coefficients {
-            value = slots.transform(plan, &value)?;
-        }
-        Ok(value)
+        let value = table::look_up(slots, digits, table)?;
+        slots.transform_all(&self.to_coefficients, value)
     }
 
     /// The same for the rows of a mask alone; the other rows are 0. The mask is a part of the first matrix back to coefficients and takes no level.

@@ -169,6 +169,20 @@ pub trait LinearSlots: Slots {
     /// # Errors
     /// As [`Slots::add`].
     fn transform(&mut self, plan: &StepPlan, a: &Self::Value) -> Result<Self::Value, Self::Error>;
+
+    /// Matrices times a value, one after the other; a level each.
+    ///
+    /// # Errors
+    /// As [`Slots::add`].
+    fn transform_all(
+        &mut self,
+        plans: &[StepPlan],
+        a: Self::Value,
+    ) -> Result<Self::Value, Self::Error> {
+        plans
+            .iter()
+            .try_fold(a, |value, plan| self.transform(plan, &value))
+    }
 }
 
 /// Slots whose coefficients are fractions of a turn at level 0: columns at rest, which can be raised.

@@ -623,14 +623,15 @@ pub fn selectors<S: Slots>(
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for (m, odd) in odd.iter().enumerate() {
         let constant = functions[m].constant;
-        first.push(match even.get(m) {
-            Some(even) => slots.add(even, odd)?,
-            None => slots.affine(odd, 1, constant)?,
-        });
-        second.push(match even.get(m) {
-            Some(even) => slots.sub(even, odd)?,
-            None => slots.affine(odd, -1, constant)?,
-        });
+        let [sum, difference] = match even.get(m) {
+            Some(even) => [slots.add(even, odd)?, slots.sub(even, odd)?],
+            None => [
+                slots.affine(odd, 1, constant)?,
+                slots.affine(odd, -1, constant)?,
+            ],
+        };
+        first.push(sum);
+        second.push(difference);
     }
     first.append(&mut second);
     Ok(first)

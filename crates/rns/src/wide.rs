@@ -316,10 +316,8 @@ impl WidePipeline {
         column: &S::Value,
         part: Part,
     ) -> Result<Apart<S::Value>, S::Error> {
-        let mut value = slots.raise(column, self.top(part))?;
-        for plan in &self.to_slots {
-            value = slots.transform(plan, &value)?;
-        }
+        let value = slots.raise(column, self.top(part))?;
+        let value = slots.transform_all(&self.to_slots, value)?;
         let (real, imaginary) = table::split(slots, &value)?;
         drop(value);
         Ok(Apart::new([
@@ -510,11 +508,8 @@ impl WidePipeline {
 
     /// Slots to coefficients, from the level of the stages on.
     fn back<S: LinearSlots>(&self, slots: &mut S, value: S::Value) -> Result<S::Value, S::Error> {
-        let mut value = slots.lower(&value, self.to_coefficients.len())?;
-        for plan in &self.to_coefficients {
-            value = slots.transform(plan, &value)?;
-        }
-        Ok(value)
+        let value = slots.lower(&value, self.to_coefficients.len())?;
+        slots.transform_all(&self.to_coefficients, value)
     }
 
     /// The same times a factor, which takes no level.
@@ -524,16 +519,10 @@ impl WidePipeline {
         value: &S::Value,
         factor: f64,
     ) -> Result<S::Value, S::Error> {
-        let mut value = slots.lower(value, self.to_coefficients.len())?;
-        for (number, plan) in self.to_coefficients.iter().enumerate() {
-            value = if number == 0 {
-                let first = plan.scaled(&vec![factor; plan.slots()]);
-                slots.transform(&first, &value)?
-            } else {
-                slots.transform(plan, &value)?
-            };
-        }
-        Ok(value)
+        let (first, rest) = self.to_coefficients.split_first().expect("a stage");
+        let value = slots.lower(value, self.to_coefficients.len())?;
+        let value = slots.transform(&first.scaled(&vec![factor; first.slots()]), &value)?;
+        slots.transform_all(rest, value)
     }
 
     /// The table's values in the slots.
@@ -827,9 +816,6 @@ pub fn masked<S: LinearSlots>(
     let conjugate = slots.conjugate(&value)?;
     let straight = slots.transform(&first.scaled(&straight), &value)?;
     let turned = slots.transform(&first.scaled(&turned), &conjugate)?;
-    let mut value = slots.add(&straight, &turned)?;
-    for plan in rest {
-        value = slots.transform(plan, &value)?;
-    }
-    Ok(value)
+    let value = slots.add(&straight, &turned)?;
+    slots.transform_all(rest, value)
 }

@@ -5,10 +5,10 @@
 mod bench;
 
 use bench::Bench;
-use toroid_rns::column;
 use toroid_rns::search::{Applied, Candidate, LOG2_FAILURE, largest_modulus, search};
 use toroid_rns::slots::LinearSlots;
 use toroid_rns::table::{self, Digits, Exponential, Shape, Table};
+use toroid_rns::{Ciphertext, column};
 
 #[test]
 fn one_to_eight_bits_have_parameters() {
@@ -59,14 +59,35 @@ fn candidate(shape: Shape) -> Candidate {
     }
 }
 
-#[test]
-fn noise_of_ciphertexts_is_that_of_the_formulas() {
-    let shape = Shape {
+/// One of two digits of three bits, which are cleaned.
+fn of_two_digits() -> Candidate {
+    candidate(Shape {
         digits: Digits::new(3, 3).unwrap(),
         exponential: Exponential::new(16.5, 31, 3).unwrap(),
         cleanings: 1,
-    };
-    let candidate = candidate(shape);
+    })
+}
+
+/// A table of random messages of six bits.
+fn some_table() -> Table {
+    let values = (0..64u32).map(|m| m.wrapping_mul(0x9e37_79b9) >> 26);
+    Table::new(6, 6, values.collect()).unwrap()
+}
+
+/// The standard deviation of a column's coefficients about messages of six bits.
+fn deviation(bench: &Bench, column: &Ciphertext, messages: &[u32]) -> f64 {
+    let phase = bench.secret.decrypt(column).unwrap().poly().to_i128();
+    let q = bench.context.params().chain[0] as f64;
+    let squares = phase.iter().zip(messages).map(|(&x, &message)| {
+        let off = x as f64 / q - f64::from(message) / 64.0;
+        (off - off.round()).powi(2)
+    });
+    (squares.sum::<f64>() / messages.len() as f64).sqrt()
+}
+
+#[test]
+fn noise_of_ciphertexts_is_that_of_the_formulas() {
+    let candidate = of_two_digits();
     let mut bench = Bench::new(&candidate);
     let degree = candidate.degree;
     let messages: Vec<u32> = (0..degree as u32).map(|k| k * 11 % 64).collect();
@@ -105,38 +126,23 @@ fn noise_of_ciphertexts_is_that_of_the_formulas() {
     // Results: the formula bounds any table.
     let judgement = candidate.judge_noise().unwrap();
     let digits = bench.pipeline.digits(&mut evaluator, &raised).unwrap();
-    let values = (0..64u32)
-        .map(|m| m.wrapping_mul(0x9e37_79b9) >> 26)
-        .collect();
-    let table = Table::new(6, 6, values).unwrap();
+    let table = some_table();
     let out = bench
         .pipeline
         .look_up(&mut evaluator, &digits, &table)
         .unwrap();
-    let phase = bench.secret.decrypt(&out).unwrap().poly().to_i128();
-    let q = bench.context.params().chain[0] as f64;
-    let squares: f64 = phase
+    let right: Vec<u32> = messages
         .iter()
-        .zip(&messages)
-        .map(|(&x, &m)| {
-            let off = x as f64 / q - f64::from(table.values()[m as usize]) / 64.0;
-            (off - off.round()).powi(2)
-        })
-        .sum();
-    let deviation = (squares / degree as f64).sqrt();
-    let ratio = deviation / judgement.output_deviation;
+        .map(|&m| table.values()[m as usize])
+        .collect();
+    let ratio = deviation(&bench, &out, &right) / judgement.output_deviation;
     assert!((0.05..1.0).contains(&ratio), "results: {ratio}");
 }
 
 /// Tables of two columns and of some rows: every value, and no more noise than the formulas say.
 #[test]
 fn pairs_and_masks_on_ciphertexts() {
-    let shape = Shape {
-        digits: Digits::new(3, 3).unwrap(),
-        exponential: Exponential::new(16.5, 31, 3).unwrap(),
-        cleanings: 1,
-    };
-    let candidate = candidate(shape);
+    let candidate = of_two_digits();
     let mut bench = Bench::new(&candidate);
     let rows = candidate.degree;
     let x: Vec<u32> = (0..rows as u32).map(|k| k * 11 % 8).collect();
@@ -150,10 +156,7 @@ fn pairs_and_masks_on_ciphertexts() {
         .pipeline
         .digits_of_two(&mut evaluator, &of_x, &of_y)
         .unwrap();
-    let values = (0..64u32)
-        .map(|m| m.wrapping_mul(0x9e37_79b9) >> 26)
-        .collect();
-    let table = Table::new(6, 6, values).unwrap();
+    let table = some_table();
     let right: Vec<u32> = x
         .iter()
         .zip(&y)
@@ -171,18 +174,12 @@ fn pairs_and_masks_on_ciphertexts() {
     for (out, expected, to_some_rows) in [(whole, right, false), (some, kept, true)] {
         let out = out.unwrap();
         assert!(column::decrypt(&bench.secret, 6, &out).unwrap() == expected);
-        let phase = bench.secret.decrypt(&out).unwrap().poly().to_i128();
-        let squares = phase.iter().zip(&expected).map(|(&x, &value)| {
-            let off = x as f64 / q - f64::from(value) / 64.0;
-            (off - off.round()).powi(2)
-        });
-        let deviation = (squares.sum::<f64>() / rows as f64).sqrt();
         let applied = Applied {
             to_two: true,
             to_some_rows,
         };
         let stated = candidate.noise_applied(3.2 / q, applied).unwrap();
-        let ratio = deviation / stated.deviation;
+        let ratio = deviation(&bench, &out, &expected) / stated.deviation;
         assert!((0.02..1.0).contains(&ratio), "{applied:?}: {ratio}");
     }
 }

@@ -267,34 +267,38 @@ impl<'e, 'a> Execution<'e, 'a> {
 
     /// Whether so few rows leave the back end idle when functions run one after the other, and there is memory for the samples of all values at a time.
     fn goes_by_depth(&self, rows: u64, values: &[ValueId]) -> bool {
-        let is_bootstrap = |value: &&ValueId| {
-            matches!(self.plan.values[**value].operation, Operation::Bootstrap(_))
-        };
-        let hint = self.transaction.engine.backend.batch_hint(self.plan.params) as u64;
         let mut all: BTreeSet<ValueId> = values.iter().copied().collect();
         for value in values {
             all.extend(self.plan.operands(self.plan.values[*value].operation));
         }
         // What the back end gives stands beside the samples that it is divided into.
         let bytes = 2 * all.len() as u64 * self.width as u64;
-        values.iter().filter(is_bootstrap).nth(1).is_some()
-            && rows < hint
+        let bootstraps = values.iter().filter(|value| self.is_bootstrap(**value));
+        bootstraps.count() > 1
+            && rows < self.batch_hint() as u64
             && bytes.saturating_mul(rows) <= self.job.memory
     }
 
     /// How many bootstraps lie one behind the other up to each value; puts the values into this order, bootstraps first.
     fn sort_by_depth(&self, values: &mut [ValueId]) -> HashMap<ValueId, usize> {
-        let is_bootstrap =
-            |value: ValueId| matches!(self.plan.values[value].operation, Operation::Bootstrap(_));
         let mut depths: HashMap<ValueId, usize> = HashMap::new();
         for value in values.iter() {
             let operands = self.plan.operands(self.plan.values[*value].operation);
             let below = operands.filter_map(|operand| depths.get(&operand)).max();
-            let depth = below.unwrap_or(&0) + usize::from(is_bootstrap(*value));
+            let depth = below.unwrap_or(&0) + usize::from(self.is_bootstrap(*value));
             depths.insert(*value, depth);
         }
-        values.sort_by_key(|value| (depths.get(value).copied(), !is_bootstrap(*value)));
+        values.sort_by_key(|value| (depths.get(value).copied(), !self.is_bootstrap(*value)));
         depths
+    }
+
+    fn is_bootstrap(&self, value: ValueId) -> bool {
+        matches!(self.plan.values[value].operation, Operation::Bootstrap(_))
+    }
+
+    /// How many tasks at once the back end likes.
+    fn batch_hint(&self) -> usize {
+        self.transaction.engine.backend.batch_hint(self.plan.params)
     }
 
     fn is_output(&self, value: ValueId) -> bool {
@@ -367,15 +371,12 @@ impl<'e, 'a> Execution<'e, 'a> {
                 room: self.job.memory,
             });
         }
-        let is_bootstrap =
-            |value: &ValueId| matches!(self.plan.values[*value].operation, Operation::Bootstrap(_));
-        let backend = &self.transaction.engine.backend;
         let is_summed = |value: &ValueId| self.summed(self.plan.values[*value].operation).is_some();
         if pipeline.values.iter().all(is_summed) {
             return Ok(ROWS_OF_A_SUM.clamp(1, pipeline.rows));
         }
-        let wanted = if pipeline.values.iter().any(is_bootstrap) {
-            backend.batch_hint(self.plan.params) as u64 * BATCHES_OF_A_TILE
+        let wanted = if pipeline.values.iter().any(|id| self.is_bootstrap(*id)) {
+            self.batch_hint() as u64 * BATCHES_OF_A_TILE
         } else {
             pipeline.rows
         };
@@ -798,10 +799,9 @@ impl<'e, 'a> Execution<'e, 'a> {
 
     /// The task of the bootstrap at a place, with those behind it that it goes to the back end with: as many as the back end likes.
     fn tasks_from(&self, pipeline: &Pipeline, place: usize, tile: &Tile) -> Vec<Task> {
-        let hint = self.transaction.engine.backend.batch_hint(self.plan.params);
         let depth_of = |value| pipeline.depths.as_ref().map(|depths| depths.get(value));
         let depth = depth_of(&pipeline.values[place]);
-        let most = depth.map_or(1, |_| hint.div_ceil(tile.count()));
+        let most = depth.map_or(1, |_| self.batch_hint().div_ceil(tile.count()));
         let mut numbers = Vec::new();
         for value in &pipeline.values[place..] {
             let Operation::Bootstrap(task) = self.plan.values[*value].operation else {

@@ -21,6 +21,7 @@ use toroid_client::session::SessionError;
 use toroid_drive::image::display_size;
 use toroid_isa::{Assembly, KeyKind, VrNumber, VrType};
 use toroid_rns::ring_set::RingSet;
+use toroid_task::Progress;
 use toroid_tfhe::ClientKey;
 use toroid_tfhe::ciphertext::MAX_LOG2_FAILURE;
 use toroid_tfhe::encoding::Encoding;
@@ -609,6 +610,14 @@ fn encrypt(
     Ok(rows)
 }
 
+/// Shows a bar while `decrypt` works.
+fn decrypting<T>(output: &Output, decrypt: impl FnOnce(&Progress) -> T) -> T {
+    let bar = progress::bar(output, "decrypting");
+    let decrypted = decrypt(&progress::report_to(&bar));
+    bar.finish_and_clear();
+    decrypted
+}
+
 impl DecryptArgs {
     fn check(&self) -> anyhow::Result<()> {
         match &self.out {
@@ -624,9 +633,9 @@ impl DecryptArgs {
         client: &ClientKey,
         output: &Output,
     ) -> anyhow::Result<()> {
-        let bar = progress::bar(output, "decrypting");
-        let numbers = rows.decrypt_above(client, self.max_failure, &progress::report_to(&bar));
-        bar.finish_and_clear();
+        let numbers = decrypting(output, |progress| {
+            rows.decrypt_above(client, self.max_failure, progress)
+        });
         self.give((name, numbers), rows.log2_failure(), output)
     }
 
@@ -686,10 +695,9 @@ fn get(args: &GetArgs, output: &Output) -> anyhow::Result<()> {
         let all = rows.unwrap_or(0..stat.rows);
         let rows = wait(&opened, column.rows(all, &progress))?;
         bar.finish_and_clear();
-        let bar = progress::bar(output, "decrypting");
-        let progress = progress::report_to(&bar);
-        let numbers = rows.decrypt_above(&client, args.numbers.max_failure, &progress);
-        bar.finish_and_clear();
+        let numbers = decrypting(output, |progress| {
+            rows.decrypt_above(&client, args.numbers.max_failure, progress)
+        });
         return args
             .numbers
             .give((name, numbers), rows.log2_failure(), output);
