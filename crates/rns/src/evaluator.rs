@@ -20,7 +20,7 @@ use crate::params::RnsParams;
 use crate::pipeline::Pipeline;
 use crate::poly::RnsPoly;
 use crate::slots::{ColumnSlots, LinearSlots, Slots};
-use crate::transform::StepPlan;
+use crate::transform::{StepPlan, rotations};
 
 /// Puts the primes of a chain other than q_0 into the order in which the scale of each level stays closest to 2 to what `log2_scale` says. Each prime
 /// stays among those of its size.
@@ -57,22 +57,6 @@ pub fn lean_key_request(pipeline: &Pipeline) -> KeyRequest {
         ),
         ..pipeline.key_request()
     }
-}
-
-/// The rotations of matrices on ciphertexts of `top` limbs and of those back to one limb, each with the limbs at which it is used.
-pub(crate) fn rotations(
-    to_slots: &[StepPlan],
-    to_coefficients: &[StepPlan],
-    top: usize,
-    of_plan: impl Fn(&StepPlan) -> Vec<usize>,
-) -> Vec<(i64, usize)> {
-    let there = to_slots.iter().zip((0..=top).rev());
-    let back = to_coefficients.iter().rev().zip(2..);
-    let rotations = there.chain(back).flat_map(|(plan, limbs)| {
-        let rotations = of_plan(plan).into_iter();
-        rotations.map(move |steps| (steps as i64, limbs))
-    });
-    rotations.collect()
 }
 
 /// The scale of each level, from that of the highest one on.

@@ -4,7 +4,7 @@ use crate::embedding::Embedding;
 use crate::evaluation::KeyRequest;
 use crate::slots::LinearSlots;
 use crate::table::{self, Ready, Shape, Table};
-use crate::transform::{self, StepPlan};
+use crate::transform::{self, StepPlan, rotations};
 use crate::wide::masked;
 
 /// The matrices and the shape of the tables of one kind.
@@ -53,25 +53,16 @@ impl Pipeline {
     #[must_use]
     pub fn key_request(&self) -> KeyRequest {
         let top = self.levels() + 1;
-        let mut rotations = Vec::new();
-        let mut stage = |plan: &StepPlan, limbs: usize| {
-            rotations.extend(
-                plan.rotations()
-                    .into_iter()
-                    .map(|steps| (steps as i64, limbs)),
-            );
-        };
-        for (i, plan) in self.to_slots.iter().enumerate() {
-            stage(plan, top - i);
-        }
-        for (i, plan) in self.to_coefficients.iter().rev().enumerate() {
-            stage(plan, i + 2);
-        }
         let inside = top - self.to_slots.len();
         KeyRequest {
             relinearization: Some(inside),
             conjugation: Some(inside),
-            rotations,
+            rotations: rotations(
+                &self.to_slots,
+                &self.to_coefficients,
+                top,
+                StepPlan::rotations,
+            ),
             mod_raise: true,
         }
     }

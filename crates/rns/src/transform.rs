@@ -512,6 +512,22 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
+/// The rotations of matrices on ciphertexts of `top` limbs and of those back to one limb, each with the limbs at which it is used.
+pub(crate) fn rotations(
+    to_slots: &[StepPlan],
+    to_coefficients: &[StepPlan],
+    top: usize,
+    of_plan: impl Fn(&StepPlan) -> Vec<usize>,
+) -> Vec<(i64, usize)> {
+    let there = to_slots.iter().zip((0..=top).rev());
+    let back = to_coefficients.iter().rev().zip(2..);
+    let rotations = there.chain(back).flat_map(|(plan, limbs)| {
+        let rotations = of_plan(plan).into_iter();
+        rotations.map(move |steps| (steps as i64, limbs))
+    });
+    rotations.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

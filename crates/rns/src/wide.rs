@@ -29,10 +29,9 @@ use std::ops::RangeInclusive;
 use crate::complex::Complex;
 use crate::embedding::{Embedding, bit_reverse};
 use crate::evaluation::KeyRequest;
-use crate::evaluator::rotations;
 use crate::slots::{ColumnSlots, LinearSlots, Slots};
 use crate::table::{self, Digits, Exponential, Table, TableError, clean_all};
-use crate::transform::{self, Diagonals, StepPlan};
+use crate::transform::{self, Diagonals, StepPlan, rotations};
 
 /// Bits of the messages that two parts make.
 pub const BITS: RangeInclusive<u32> = 9..=16;
