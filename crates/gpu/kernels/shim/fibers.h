@@ -1,0 +1,59 @@
+// Kernels on a processor: each thread of a block is a fiber, and the order in which fibers go on is random.
+//
+// Blocks that wait for each other (a cluster, or all blocks of a cooperative launch) run interleaved, others one after the other. A fiber
+// gives its turn back at barriers and in loops that wait. Shared memory begins with random bytes.
+#pragma once
+
+#include "../abi.h"
+
+namespace toroid::shim {
+
+struct Block {
+    u32 index[3], grid[3];
+    u32 threads;
+    char *shared;
+};
+
+struct Thread {
+    Block *block;
+    u32 thread;
+};
+
+// The fiber that runs.
+const Thread &current();
+
+void block_barrier();
+void cluster_barrier();
+void yield();
+
+using Entry = void (*)(const void *args);
+
+// Makes a kernel known by its name.
+struct Registration {
+    Registration(const char *name, Entry entry, unsigned long bytes);
+};
+
+struct Kernel {
+    const char *name;
+    Entry entry;
+    unsigned long bytes;
+};
+
+// The kernel of this name, or null.
+const Kernel *kernel(const char *name);
+
+struct Launch {
+    u32 grid[3];
+    u32 threads;
+    unsigned long shared_bytes;
+    // Blocks (x) of a cluster, 1 for none.
+    u32 cluster;
+    // Whether all blocks may wait for each other.
+    bool cooperative;
+    u64 seed;
+};
+
+// Runs all blocks. False if fibers wait for a barrier that others never reach.
+bool run(const Kernel &kernel, const void *args, const Launch &launch);
+
+}  // namespace toroid::shim
