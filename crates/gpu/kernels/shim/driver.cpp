@@ -26,7 +26,7 @@ struct State {
     std::mutex mutex;
     // What toroid_shim_configure sets.
     std::map<std::string, long long> settings{{"devices", 1},   {"capability", 90},  {"driver", 13000}, {"memory", 4ll << 30},
-                                              {"processors", 8}, {"fail_launch", 0}, {"seed", 1},       {"shared", 232448}};
+                                              {"processors", 8}, {"fail_launch", 0}, {"seed", 1},       {"shared", 232448}, {"fault", 0}};
     bool initialized = false;
     Result sticky = SUCCESS;
     u64 launches = 0;
@@ -95,6 +95,7 @@ extern "C" __attribute__((visibility("default"))) int toroid_shim_configure(cons
     const auto found = state().settings.find(key);
     if (found == state().settings.end()) return -1;
     found->second = value;
+    toroid::shim::fault() = static_cast<u32>(setting("fault"));
     return 0;
 }
 

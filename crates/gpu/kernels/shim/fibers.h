@@ -26,6 +26,9 @@ void block_barrier();
 void cluster_barrier();
 void yield();
 
+// The barrier or constant that is missing or wrong (gpu.h), 0 for none.
+u32 &fault();
+
 using Entry = void (*)(const void *args);
 
 // Makes a kernel known by its name.
