@@ -66,6 +66,36 @@ def test_a_table_that_lacks_digits_hides_no_other(client: toroid.Client, drive: 
     assert set(drive.tables()) == {"whole", "broken"}
 
 
+def test_a_table_that_lacks_its_last_column_is_none(client: toroid.Client, drive: toroid.Drive) -> None:
+    drive.upload("t", client.encrypt({"a": [1], "b": [2], "c": [3]}))
+    drive.core.delete(next(name for name in drive.columns() if name.startswith("t/02")))
+    with pytest.raises(toroid.DamagedError, match="table t lacks columns"):
+        drive.table("t")
+    assert "t" not in drive
+
+
+def test_who_lacks_the_ledger_cannot_leave_a_column_out(client: toroid.Client, tmp_path: Path) -> None:
+    bound: dict[str, Any] = {"ledger": tmp_path / "ledger", "client": client}
+    with toroid.open(tmp_path / "drive", create="16MiB", **bound) as drive:
+        drive.upload("t", client.encrypt({"a": [1], "b": [2]}, {"a": "u4", "b": "u4"}))
+    with toroid.open(tmp_path / "drive") as cheat:
+        first, second = sorted(cheat.columns())
+        rows = cheat.core.get_column(first)
+        for name in (second, first):
+            cheat.core.delete(name)
+        cheat.core.put_column(first.replace("00/2", "00/1"), rows)
+        assert list(cheat["t"].columns) == ["a"]
+    with toroid.open(tmp_path / "drive", **bound) as drive, pytest.raises(toroid.DamagedError, match="not what this client put there"):
+        drive.table("t")
+
+
+def test_a_table_that_does_not_state_its_columns_is_read(client: toroid.Client, drive: toroid.Drive) -> None:
+    one = client.encrypt([7], (0, 15)).digits[0]
+    for name in ("t/00 a 0..15 0/1 4u@0", "t/01 b 0..15 0/1 4u@0"):
+        drive.core.put_column(name, one)
+    assert {name: column.tolist() for name, column in client.decrypt(drive["t"].download()).items()} == {"a": [7], "b": [7]}
+
+
 def test_a_drive_knows_the_names_of_its_tables(client: toroid.Client, drive: toroid.Drive) -> None:
     drive.upload("staff", client.encrypt([1], (0, 15)))
     assert "staff" in drive and "other" not in drive and 0 not in drive

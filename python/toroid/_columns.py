@@ -300,13 +300,15 @@ class EncryptedTable(Mapping[str, EncryptedColumn]):
         return f"<EncryptedTable: {len(self)} columns, {self.rows} rows>"
 
 
-# A digit of a column of a table, on the drive: TABLE/VERSION.PLACE COLUMN TYPE DIGIT/DIGITS BITS(u|s)@SHIFT, where TYPE is numpy's name or LOW..HIGH, and
-# the first version is not written. It stands in the name, which a ledger binds to the client's key, so that nobody else can give the digits another meaning.
+# A digit of a column of a table, on the drive: TABLE/VERSION.PLACE/COLUMNS COLUMN TYPE DIGIT/DIGITS BITS(u|s)@SHIFT, where TYPE is numpy's name or
+# LOW..HIGH, and the first version is not written. It stands in the name, which a ledger binds to the client's key, so that nobody else can give the digits
+# another meaning, or leave columns out. Tables of before do not state how many columns they have.
 #
 # What replaces a table is its next version. Place 0 is written last and deleted first, so that a version with all places is whole, and the lowest whole
 # version is the table: that of before until its replacement is complete.
 _STORED = re.compile(
-    r"(?P<table>[^/]+)/(?:(?P<version>\d+)\.)?(?P<place>\d+) (?P<column>.+) (?:(?P<dtype>bool|u?int(?:8|16|32|64))|(?P<low>-?\d+)\.\.(?P<high>-?\d+)) "
+    r"(?P<table>[^/]+)/(?:(?P<version>\d+)\.)?(?P<place>\d+)(?:/(?P<columns>\d+))? (?P<column>.+) "
+    r"(?:(?P<dtype>bool|u?int(?:8|16|32|64))|(?P<low>-?\d+)\.\.(?P<high>-?\d+)) "
     r"(?P<digit>\d+)/(?P<digits>\d+) (?P<bits>\d+)(?P<sign>[us])@(?P<shift>\d+)"
 )
 
@@ -322,8 +324,8 @@ def check_name(name: str) -> None:
         raise ValueError(f"{name!r} is no name of a table: it is not empty, and has neither / nor control characters")
 
 
-def stored_names(table: str, version: int, place: int, column: str, layout: Layout) -> list[str]:
-    """The names of a column's digits on the drive.
+def stored_names(table: str, version: int, place: int, columns: int, column: str, layout: Layout) -> list[str]:
+    """The names of the digits on the drive of a column, which has this place among so many.
 
     Raises:
         ValueError: The column's name is empty, has control characters, or is too long.
@@ -331,7 +333,7 @@ def stored_names(table: str, version: int, place: int, column: str, layout: Layo
     if not column or any(unicodedata.category(character) == "Cc" for character in column):
         raise ValueError(f"{column!r} is no name of a column: it is not empty, and has no control characters")
     count = len(layout.digits)
-    first = f"{table}/{f'{version}.' if version else ''}{place:02} {column} {layout.dtype or f'{layout.low}..{layout.high}'}"
+    first = f"{table}/{f'{version}.' if version else ''}{place:02}/{columns} {column} {layout.dtype or f'{layout.low}..{layout.high}'}"
     names = [f"{first} {number}/{count} {digit.bits}{'s' if digit.signed else 'u'}@{digit.shift}" for number, digit in enumerate(layout.digits)]
     too_long = max(len(name.encode()) for name in names) - _MAX_NAME_BYTES
     if too_long > 0:
@@ -390,7 +392,8 @@ def _whole(
         DamagedError: It lacks columns or digits, or one cannot be read.
     """
     again = "an upload ended early; delete the table and upload it again"
-    if [place for place, _ in sorted(parts)] != list(range(len(parts))):
+    stated = {match["columns"] for digits in parts.values() for _, match in digits}
+    if [place for place, _ in sorted(parts)] != list(range(len(parts))) or stated not in ({str(len(parts))}, {None}):
         raise DamagedError(f"table {table} lacks columns: {again}")
     whole = {}
     for (_, column), unordered in sorted(parts.items()):

@@ -371,7 +371,7 @@ class Drive:
         version = 1 + max(number for number, _, _ in former.values()) if former else 0
         digits: list[tuple[str, _core.EncryptedRows]] = []
         for place, (column, encrypted) in enumerate(table.items()):
-            digits.extend(zip(stored_names(name, version, place, column, encrypted.layout), encrypted.digits, strict=True))
+            digits.extend(zip(stored_names(name, version, place, len(table), column, encrypted.layout), encrypted.digits, strict=True))
         put: list[str] = []
         try:
             # The first place comes last: with it the table is there.

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-/// For every name in a column `test` of a page's table, below `root`, that is no function of Rust source: a line that says so.
+/// For every name in a column `test` of a page's table, below `root`, that is no function of Rust or Python source: a line that says so.
 ///
 /// # Errors
 /// A file that cannot be read.
@@ -14,14 +14,16 @@ pub fn missing(root: &Path) -> anyhow::Result<Vec<String>> {
     let read =
         |path: &Path| std::fs::read_to_string(path).with_context(|| path.display().to_string());
     let mut functions = BTreeSet::new();
-    for path in crate::files(root, &["rs"])? {
-        let text = read(&path)?;
-        for (at, keyword) in text.match_indices("fn ") {
-            let name = &text[at + keyword.len()..];
-            let end = name
-                .find(|c: char| !is_part_of_a_name(c))
-                .unwrap_or(name.len());
-            functions.insert(name[..end].to_owned());
+    for (extension, keyword) in [("rs", "fn "), ("py", "def ")] {
+        for path in crate::files(root, &[extension])? {
+            let text = read(&path)?;
+            for (at, _) in text.match_indices(keyword) {
+                let name = &text[at + keyword.len()..];
+                let end = name
+                    .find(|c: char| !is_part_of_a_name(c))
+                    .unwrap_or(name.len());
+                functions.insert(name[..end].to_owned());
+            }
         }
     }
     let mut missing = Vec::new();

@@ -117,10 +117,11 @@ fn missing_tests_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     write(root, "src/lib.rs", "#[test]\nfn it_is_there() {}\n");
+    write(root, "test_a.py", "def test_it_is_there(): ...\n");
     write(
         root,
         "a.md",
-        "| `no_name` | test |\n| --- | --- |\n| `not_there` | `it_is_there`, `is_missing`; `a path/of.rs` |\n\n| what | where |\n| --- | --- |\n| x | `not_there` |\n",
+        "| `no_name` | test |\n| --- | --- |\n| `not_there` | `it_is_there`, `test_it_is_there`, `is_missing`; `a path/of.rs` |\n\n| what | where |\n| --- | --- |\n| x | `not_there` |\n",
     );
     let missing = named::missing(root).unwrap();
     assert_eq!(missing, ["a.md: is_missing: the tree has no such test"]);
