@@ -403,12 +403,14 @@ impl FftPlan {
             };
         }
         // SAFETY: the caller's promise; a row of a small degree is one node. Two columns are those of every GLWE sample
-        // with one mask polynomial.
+        // with one mask polynomial, four are two halves of each.
         unsafe {
             if self.degree / 2 < NODE {
                 portable::mul_node(leaf!(0), spectrum);
             } else if columns == 2 {
                 self.descend(spectrum, leaf!(2));
+            } else if columns == 4 {
+                self.descend(spectrum, leaf!(4));
             } else {
                 self.descend(spectrum, leaf!(0));
             }

@@ -11,7 +11,15 @@
 //! coefficient of an external product is a sum of products d·w, N of them for every row of the GGSW sample, with digits
 //! |d| <= B/2 of that row's gadget and centred words w of the key, -2^31 <= w < 2^31. So its absolute value is at most
 //! 2^31·N·Σ B/2 over the rows, and computing it modulo a prime q is exact where that is below q/2. All sets but `paper` stay below
-//! 2^48.6, which a prime just below 2^50 holds ([`NTT_PRIME`]); `paper` reaches 2^53.3 and takes the Goldilocks prime.
+//! 2^48.6, which a prime just below 2^50 holds ([`NTT_PRIME`]); `paper` reaches 2^53.3.
+//!
+//! There each word of the key is the sum of two halves, w = low + 2^16·high with |low|, |high| <= 2^15, and the sums of products with
+//! either half are made by f64 FFT and rounded, which gives the integer where the error stays below 1/2. By the bound of Brent, Percival and
+//! Zimmermann (Error bounds on complex floating-point multiplication, 2007) a convolution of x and y by FFTs of 2^m complex points is off
+//! by at most |x|·|y|·((1+u)^3m·(1+u·√5)^(3m+1)·(1+b)^3m - 1), with u = 2^-53 and factors that are off by b. Here m = log2(N/2),
+//! |x| <= B/2·√N and |y| <= 2^15·√N; factors are rounded correctly, so b <= u. A butterfly of ours multiplies by c·(1 + i·t), which
+//! rounds t, the products with t, c, and the products with c together with the sum: no more than the bound counts. Each row of a sum adds a rounding. For `paper`
+//! that makes 2^-8.2, for any sample and any key, honest or not.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +35,7 @@ use toroid_ring::prime_ntt::Ntt50Plan;
 use toroid_ring::simd::SimdLevel;
 
 use crate::TfheError;
-use crate::modulus::{DigitFields, FieldOf, FloatWords, Modulus, Torus32, Words};
+use crate::modulus::{DigitFields, FieldOf, FloatWords, Modulus, Torus32, Words, nearest_i64};
 use crate::params::{ModulusKind, StageParams};
 
 /// Which arithmetic an external product is done in.
@@ -83,6 +91,10 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     /// # Errors
     /// [`TfheError::Ring`] for a degree that the transform does not support.
     fn new(params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError>;
+    /// Sums that the products with each column of a key make: 2 where the key's words come in halves.
+    fn sums_per_column(_: &StageParams) -> usize {
+        1
+    }
     /// A word of the accumulator for a ciphertext's word.
     fn enter(word: M::Word) -> WordOf<M, Self>;
     /// A ciphertext's word for a word of the accumulator.
@@ -95,7 +107,7 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     fn computes_on_canonical(&self) -> bool {
         false
     }
-    /// Loads a row of the canonical form (BKNTT), which is destroyed; `scratch` has (k+1)·N entries.
+    /// Loads a row of the canonical form (BKNTT), which is destroyed; `scratch` has (k+1)·N entries for each sum of a column.
     fn load(&self, row: &mut [u64], scratch: &mut [Self::Scalar], out: &mut [u8]) {
         if self.computes_on_canonical() {
             return out.copy_from_slice(bytemuck::cast_slice(row));
@@ -106,10 +118,11 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
         self.load_coefficients(row, scratch, out);
     }
     /// Loads a row of k+1 polynomials in the coefficient domain, words lifted to the Goldilocks field, which is destroyed;
-    /// `scratch` has (k+1)·N entries.
+    /// `scratch` has (k+1)·N entries for each sum of a column.
     fn load_coefficients(&self, row: &mut [u64], scratch: &mut [Self::Scalar], out: &mut [u8]);
     /// sums\[c\] += digits ⊙ row\[c\] for the k+1 polynomials of a loaded row, where `digits` is the transform of the
-    /// digit of every word that `fields` describe; with `first`, `sums` is overwritten. `scratch` has N entries.
+    /// digit of every word that `fields` describe; with `first`, `sums` is overwritten. The sums of a column follow one another. `scratch`
+    /// has N entries at least.
     fn mul_add_digits(
         &self,
         words: &[WordOf<M, Self>],
@@ -124,16 +137,23 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
     fn add_multiples(&self, sum: &mut [u64], rows: &[u64], factors: &[i32]);
     /// sum += other, entry by entry.
     fn add(&self, sum: &mut [Self::Scalar], other: &[Self::Scalar]);
-    /// words += inverse transform of `spectrum`, which is destroyed.
+    /// words += inverse transform of the sums of a column, which are destroyed.
     fn inverse_add(&self, spectrum: &mut [Self::Scalar], words: &mut [WordOf<M, Self>]);
 }
 
-/// Integers, by NTT: over the Goldilocks field, or modulo [`NTT_PRIME`] over the 32-bit torus where that is large enough.
+/// Integers: by NTT over the Goldilocks field; over the 32-bit torus by NTT modulo [`NTT_PRIME`] where that is large enough, else by f64 FFT
+/// of halves.
 pub struct Ntt {
     ntt: NttPlan,
-    /// In place of `ntt` for products.
-    prime: Option<Ntt50Plan>,
+    products: Products,
     columns: usize,
+}
+
+/// How [`Ntt`] makes products.
+enum Products {
+    Field,
+    Prime(Ntt50Plan),
+    Halves(FftPlan),
 }
 
 /// The largest prime below 2^50 that is 1 modulo 2^18, which serves every ring degree.
@@ -180,6 +200,25 @@ fn prime_is_exact(params: &StageParams) -> bool {
     params.modulus == ModulusKind::Torus32 && bound < u128::from(NTT_PRIME / 2)
 }
 
+/// The most that a coefficient of a sum of products with halves of a key's words is off before it is rounded, by the bound of the
+/// module's header.
+fn split_error(params: &StageParams) -> f64 {
+    const UNIT: f64 = f64::EPSILON / 2.0;
+    let digits: f64 = (0..params.ggsw_rows())
+        .map(|row| f64::from(1 << (params.ggsw_row(row).1.log2_base - 1)))
+        .sum();
+    let levels = f64::from(params.ring_degree.trailing_zeros()) - 1.0;
+    let roundings = (6.0 * levels + params.ggsw_rows() as f64) * UNIT.ln_1p()
+        + (3.0 * levels + 1.0) * (UNIT * 5f64.sqrt()).ln_1p();
+    digits * 2f64.powi(15) * params.ring_degree as f64 * roundings.exp_m1()
+}
+
+/// Whether [`Ntt`] makes the products of a set by halves: where [`NTT_PRIME`] is too small, and the rounded sums are far from the middle
+/// between two integers.
+fn takes_halves(params: &StageParams) -> bool {
+    params.modulus == ModulusKind::Torus32 && !prime_is_exact(params) && split_error(params) < 0.25
+}
+
 multiversion! {
     /// A digit of every word as field elements.
     fn field_digits<M: Modulus, F: FieldOf>(words: &[M::Word], fields: F, out: &mut [u64]) {
@@ -205,6 +244,19 @@ multiversion! {
         for value in values {
             let centered = Torus32::centered(Torus32::from_goldilocks(*value));
             *value = centered.cast_unsigned().wrapping_add(NTT_PRIME & (centered >> 63).cast_unsigned());
+        }
+    }
+}
+
+multiversion! {
+    /// Words of the 32-bit torus lifted to the field, as their halves: `low`, and the high one in the place of each word. Elements that
+    /// are no words count modulo 2^32, as in the oracle.
+    fn split_words(values: &mut [u64], low: &mut [f64]) {
+        for (value, low) in values.iter_mut().zip(low) {
+            let centered = Torus32::centered(Torus32::from_goldilocks(*value));
+            let high = (centered + (1 << 15)) >> 16;
+            *low = (centered - (high << 16)) as f64;
+            *value = (high as f64).to_bits();
         }
     }
 }
@@ -380,6 +432,26 @@ impl<M: FloatWords> Receiver for AddTo<'_, M> {
     }
 }
 
+/// words += 2^shift·coefficients, rounded to integers below 2^51.
+struct AddShifted<'a, M: Modulus> {
+    words: &'a mut [M::Word],
+    scale: f64,
+    shift: u32,
+}
+
+impl<M: Modulus> Receiver for AddShifted<'_, M> {
+    #[inline(always)]
+    fn eight(&mut self, at: usize, coeffs: [f64; 8]) {
+        let words: &mut [M::Word; 8] = (&mut self.words[at..at + 8])
+            .try_into()
+            .expect("eight words");
+        for (word, value) in words.iter_mut().zip(coeffs) {
+            let integer = nearest_i64(value * self.scale) << self.shift;
+            *word = M::add(*word, M::from_signed(integer));
+        }
+    }
+}
+
 /// The polynomials of `sums` beside those of a row.
 fn columns<'a, T>(
     sums: &'a mut [T],
@@ -410,21 +482,36 @@ fn naive_mul_add(modulus: ModulusKind, acc: &mut [u64], a: &[u64], key: &[u64]) 
     }
 }
 
-impl Fft {
-    fn mul_add(
-        &self,
+/// `sums` += digits ⊙ a row of keys of this format, by FFT; with `first`, `sums` is overwritten.
+fn mul_add_floats<M: Words>(
+    (plan, format, row): (&FftPlan, KeyFormat, &[u8]),
+    (words, fields): (&[M::Word], DigitFields),
+    scratch: &mut [f64],
+    sums: &mut [f64],
+    first: bool,
+) {
+    fn by(
+        (plan, format, row): (&FftPlan, KeyFormat, &[u8]),
         digits: impl Coefficients,
-        row: &[u8],
         scratch: &mut [f64],
         sums: &mut [f64],
         first: bool,
     ) {
         if first {
-            self.plan
-                .forward_mul_add::<false>(digits, scratch, self.format, row, sums);
+            plan.forward_mul_add::<false>(digits, scratch, format, row, sums);
         } else {
-            self.plan
-                .forward_mul_add::<true>(digits, scratch, self.format, row, sums);
+            plan.forward_mul_add::<true>(digits, scratch, format, row, sums);
+        }
+    }
+    let product = (plan, format, row);
+    match fields {
+        DigitFields::Same(fields) => {
+            let digits = Digits::<M, _> { words, fields };
+            by(product, digits, scratch, sums, first);
+        }
+        DigitFields::Alternating(fields) => {
+            let digits = Digits::<M, _> { words, fields };
+            by(product, digits, scratch, sums, first);
         }
     }
 }
@@ -438,13 +525,19 @@ impl<M: Modulus> Arithmetic<M> for Ntt {
         let n = params.ring_degree;
         Ok(Ntt {
             ntt: NttPlan::with_simd(n, simd)?,
-            prime: if prime_is_exact(params) {
-                Some(Ntt50Plan::with_simd(n, NTT_PRIME, simd)?)
+            products: if prime_is_exact(params) {
+                Products::Prime(Ntt50Plan::with_simd(n, NTT_PRIME, simd)?)
+            } else if takes_halves(params) {
+                Products::Halves(FftPlan::with_simd(n, simd)?)
             } else {
-                None
+                Products::Field
             },
             columns: params.glwe_dimension + 1,
         })
+    }
+
+    fn sums_per_column(params: &StageParams) -> usize {
+        1 + usize::from(takes_halves(params))
     }
 
     fn enter(word: M::Word) -> M::Word {
@@ -456,7 +549,11 @@ impl<M: Modulus> Arithmetic<M> for Ntt {
     }
 
     fn row_bytes(&self) -> usize {
-        8 * self.columns * self.ntt.degree()
+        let n = self.ntt.degree();
+        match &self.products {
+            Products::Halves(_) => KeyFormat::Float.row_bytes(n, 2 * self.columns),
+            Products::Field | Products::Prime(_) => 8 * self.columns * n,
+        }
     }
 
     fn ntt(&self) -> &NttPlan {
@@ -464,23 +561,37 @@ impl<M: Modulus> Arithmetic<M> for Ntt {
     }
 
     fn computes_on_canonical(&self) -> bool {
-        self.prime.is_none()
+        matches!(self.products, Products::Field)
     }
 
-    fn load_coefficients(&self, row: &mut [u64], _: &mut [u64], out: &mut [u8]) {
+    fn load_coefficients(&self, row: &mut [u64], scratch: &mut [u64], out: &mut [u8]) {
         let n = self.ntt.degree();
-        for polynomial in row.chunks_exact_mut(n) {
-            match &self.prime {
-                None => {
+        match &self.products {
+            Products::Field => {
+                for polynomial in row.chunks_exact_mut(n) {
                     self.ntt.scale_assign(polynomial, goldilocks::inv(n as u64));
                     self.ntt.forward(polynomial);
                 }
-                Some(plan) => {
+            }
+            Products::Prime(plan) => {
+                for polynomial in row.chunks_exact_mut(n) {
                     field_to_prime(plan.simd(), polynomial);
                     plan.scale_assign(polynomial, prime::inv(n as u64, NTT_PRIME));
                     plan.forward(polynomial);
                     plan.prepare_key(polynomial);
                 }
+            }
+            Products::Halves(plan) => {
+                let scratch: &mut [f64] = bytemuck::cast_slice_mut(scratch);
+                for (polynomial, spectra) in
+                    row.chunks_exact_mut(n).zip(scratch.chunks_exact_mut(2 * n))
+                {
+                    let (low, high) = spectra.split_at_mut(n);
+                    split_words(plan.simd(), polynomial, high);
+                    plan.forward(high, low);
+                    plan.forward(bytemuck::cast_slice(polynomial), high);
+                }
+                return plan.pack_key(KeyFormat::Float, scratch, out);
             }
         }
         out.copy_from_slice(bytemuck::cast_slice(row));
@@ -495,9 +606,9 @@ impl<M: Modulus> Arithmetic<M> for Ntt {
         sums: &mut [u64],
         first: bool,
     ) {
-        let row = bytemuck::cast_slice(row);
-        match &self.prime {
-            None => {
+        match &self.products {
+            Products::Field => {
+                let row = bytemuck::cast_slice(row);
                 write_field_digits::<M>(self.ntt.simd(), words, fields, scratch);
                 if first {
                     self.ntt.forward_mul_add::<false>(scratch, row, sums);
@@ -505,7 +616,8 @@ impl<M: Modulus> Arithmetic<M> for Ntt {
                     self.ntt.forward_mul_add::<true>(scratch, row, sums);
                 }
             }
-            Some(plan) => {
+            Products::Prime(plan) => {
+                let row = bytemuck::cast_slice(row);
                 match fields {
                     DigitFields::Same(field) => {
                         signed_digits::<M, _>(plan.simd(), words, field, scratch);
@@ -520,6 +632,12 @@ impl<M: Modulus> Arithmetic<M> for Ntt {
                     plan.forward_mul_add::<true>(scratch, row, sums);
                 }
             }
+            Products::Halves(plan) => {
+                let scratch = &mut bytemuck::cast_slice_mut(scratch)[..words.len()];
+                let sums = bytemuck::cast_slice_mut(sums);
+                let product = (plan, KeyFormat::Float, row);
+                mul_add_floats::<M>(product, (words, fields), scratch, sums, first);
+            }
         }
     }
 
@@ -528,21 +646,40 @@ impl<M: Modulus> Arithmetic<M> for Ntt {
     }
 
     fn add(&self, sum: &mut [u64], other: &[u64]) {
-        match &self.prime {
-            None => add_elements(self.ntt.simd(), sum, other),
-            Some(plan) => plan.add_sum(sum, other),
+        match &self.products {
+            Products::Field => add_elements(self.ntt.simd(), sum, other),
+            Products::Prime(plan) => plan.add_sum(sum, other),
+            Products::Halves(plan) => {
+                let sum = bytemuck::cast_slice_mut(sum);
+                add_numbers(plan.simd(), sum, bytemuck::cast_slice(other));
+            }
         }
     }
 
     fn inverse_add(&self, spectrum: &mut [u64], words: &mut [M::Word]) {
-        match &self.prime {
-            None => {
+        match &self.products {
+            Products::Field => {
                 self.ntt.inverse(spectrum);
                 add_field::<M>(self.ntt.simd(), words, spectrum);
             }
-            Some(plan) => {
+            Products::Prime(plan) => {
                 plan.inverse_sum(spectrum);
                 add_prime::<M>(plan.simd(), words, spectrum);
+            }
+            Products::Halves(plan) => {
+                let n = words.len();
+                let spectra: &mut [f64] = bytemuck::cast_slice_mut(spectrum);
+                for (spectrum, shift) in spectra.chunks_exact_mut(n).zip([0, 16]) {
+                    let words = &mut *words;
+                    // The inverse FFT multiplies by N/2.
+                    let scale = 2.0 / n as f64;
+                    let receiver = AddShifted::<M> {
+                        words,
+                        scale,
+                        shift,
+                    };
+                    plan.inverse_into(spectrum, receiver);
+                }
             }
         }
     }
@@ -610,16 +747,8 @@ impl<M: Modulus> Arithmetic<M> for Fft {
         sums: &mut [f64],
         first: bool,
     ) {
-        match fields {
-            DigitFields::Same(fields) => {
-                let digits = Digits::<M::Float, _> { words, fields };
-                self.mul_add(digits, row, scratch, sums, first);
-            }
-            DigitFields::Alternating(fields) => {
-                let digits = Digits::<M::Float, _> { words, fields };
-                self.mul_add(digits, row, scratch, sums, first);
-            }
-        }
+        let product = (&self.plan, self.format, row);
+        mul_add_floats::<M::Float>(product, (words, fields), scratch, sums, first);
     }
 
     fn add_multiples(&self, sum: &mut [u64], rows: &[u64], factors: &[i32]) {
@@ -719,8 +848,9 @@ impl<M: Modulus> Arithmetic<M> for Naive {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ggsw::{GgswList, Workspace};
     use crate::modulus::Goldilocks;
-    use crate::params::ParamSet;
+    use crate::params::{PAPER, ParamSet};
     use crate::random::Csprng;
 
     #[test]
@@ -731,6 +861,81 @@ mod tests {
             .map(|params| params.name)
             .collect();
         assert_eq!(served, ["gate", "tiny32"]);
+        let halved: Vec<_> = ParamSet::ALL
+            .iter()
+            .filter(|params| takes_halves(params))
+            .map(|params| params.name)
+            .collect();
+        assert_eq!(halved, ["paper"]);
+        assert!(split_error(&PAPER) < 2f64.powi(-8));
+    }
+
+    /// What an external product with one GGSW sample of these rows adds to zeros.
+    fn product<A: Arithmetic<Torus32, Words = Torus32>>(
+        params: &StageParams,
+        simd: SimdLevel,
+        rows: &[u32],
+        sample: &[u32],
+    ) -> Vec<u32> {
+        let mut list = GgswList::<Torus32, A>::new(params, 1, simd).unwrap();
+        list.load_rows(0, rows);
+        let n = params.ring_degree;
+        let mut memory = Workspace::<Torus32, A>::memory(params).unwrap();
+        let mut work = Workspace::<Torus32, A>::new(params, &mut memory);
+        let component =
+            |index: usize, out: &mut [u32]| out.copy_from_slice(&sample[index * n..][..n]);
+        list.products(0, 0..params.ggsw_rows(), component, &mut work);
+        let mut acc = vec![0; params.glwe_words()];
+        list.add_sums(&mut work, &mut acc);
+        acc
+    }
+
+    #[test]
+    fn products_by_halves_are_those_of_the_oracle() {
+        let params = StageParams {
+            ring_degree: 2048,
+            ..PAPER.stage
+        };
+        assert!(takes_halves(&params));
+        let mut rng = Csprng::from_seed([2; 32]);
+        let mut rows = vec![0; params.ggsw_rows() * params.glwe_words()];
+        let mut sample = vec![0; params.glwe_words()];
+        let edges = [0x7fff_8000, 0x8000_0000, 0x7fff_7fff, 0xffff_8000, 0, 1];
+        for extreme in [false, true] {
+            rng.fill_uniform::<Torus32>(&mut rows);
+            rng.fill_uniform::<Torus32>(&mut sample);
+            if extreme {
+                for word in &mut rows {
+                    *word = edges[*word as usize % edges.len()];
+                }
+            }
+            let expected = product::<Naive>(&params, SimdLevel::Portable, &rows, &sample);
+            for simd in SimdLevel::available() {
+                assert!(product::<Ntt>(&params, simd, &rows, &sample) == expected);
+            }
+        }
+    }
+
+    /// The largest sums of products: every digit -B/2, every half ±2^15, at the degree and gadget of `paper`. Of polynomials whose
+    /// coefficients are all the same, coefficient t of a product is d·w·(2t + 2 - N).
+    #[test]
+    fn the_largest_products_by_halves_are_exact() {
+        let params = &PAPER.stage;
+        // All digits are -32.
+        let word = (1..=5u32).fold(0u32, |word, level| {
+            word.wrapping_sub(32 << (32 - 6 * level))
+        });
+        let sample = vec![word; params.glwe_words()];
+        for factor in [0x7fff_8000u32, 0x8000_0000, 0x7fff_7fff] {
+            let rows = vec![factor; params.ggsw_rows() * params.glwe_words()];
+            let found = product::<Ntt>(params, SimdLevel::best(), &rows, &sample);
+            for (index, found) in found.iter().enumerate() {
+                let t = (index % params.ring_degree) as i64;
+                let ones = 2 * t + 2 - params.ring_degree as i64;
+                let expected = -32 * 10 * ones * i64::from(factor.cast_signed());
+                assert_eq!(*found, expected as u32, "coefficient {index}");
+            }
+        }
     }
 
     /// Eleven rows, so that some are left beside those taken at once, of entries and factors at their limits among others.

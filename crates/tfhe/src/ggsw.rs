@@ -41,7 +41,7 @@ pub(crate) fn load_rows<M: Modulus, A: Arithmetic<M>>(
     out.par_chunks_exact_mut(arithmetic.row_bytes())
         .zip(rows.par_chunks_exact(row_words))
         .for_each_init(
-            || RowLoader::new(arithmetic, simd, row_words),
+            || RowLoader::new(arithmetic, simd, params),
             |loader, (out, words)| loader.load(words, out),
         );
 }
@@ -55,13 +55,18 @@ struct RowLoader<'a, M: Modulus, A: Arithmetic<M>> {
     modulus: PhantomData<M>,
 }
 
+/// What an arithmetic needs to load a row.
+fn scratch_of_row<M: Modulus, A: Arithmetic<M>>(params: &StageParams) -> Vec<A::Scalar> {
+    vec![A::Scalar::default(); A::sums_per_column(params) * params.glwe_words()]
+}
+
 impl<'a, M: Modulus, A: Arithmetic<M>> RowLoader<'a, M, A> {
-    fn new(arithmetic: &'a A, simd: SimdLevel, row_words: usize) -> Self {
+    fn new(arithmetic: &'a A, simd: SimdLevel, params: &StageParams) -> Self {
         RowLoader {
             arithmetic,
             simd,
-            row: vec![0; row_words],
-            scratch: vec![A::Scalar::default(); row_words],
+            row: vec![0; params.glwe_words()],
+            scratch: scratch_of_row::<M, A>(params),
             modulus: PhantomData,
         }
     }
@@ -152,7 +157,7 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
             .par_chunks_exact_mut(row_bytes)
             .zip(rows.par_chunks_exact_mut(row_words))
             .for_each_init(
-                || vec![A::Scalar::default(); row_words],
+                || scratch_of_row::<M, A>(&self.params),
                 |scratch, (out, row)| arithmetic.load(row, scratch, out),
             );
     }
@@ -162,7 +167,7 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
         let row_words = self.params.glwe_words();
         let row_bytes = self.arithmetic.row_bytes();
         let first = index * self.params.ggsw_rows() * row_bytes;
-        let mut loader = RowLoader::new(&self.arithmetic, self.simd, row_words);
+        let mut loader = RowLoader::new(&self.arithmetic, self.simd, &self.params);
         self.rows.bytes_mut()[first..]
             .chunks_exact_mut(row_bytes)
             .zip(rows.chunks_exact(row_words))
@@ -205,7 +210,10 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
     /// acc += what the products of one external product sum up to; the sums are destroyed.
     pub(crate) fn add_sums(&self, work: &mut Workspace<'_, M, A>, acc: &mut [WordOf<M, A>]) {
         let n = self.params.ring_degree;
-        for (sum, words) in work.sums.chunks_exact_mut(n).zip(acc.chunks_exact_mut(n)) {
+        let sums = work
+            .sums
+            .chunks_exact_mut(A::sums_per_column(&self.params) * n);
+        for (sum, words) in sums.zip(acc.chunks_exact_mut(n)) {
             self.arithmetic.inverse_add(sum, words);
         }
     }
@@ -221,15 +229,18 @@ pub(crate) struct Workspace<'a, M: Modulus, A: Arithmetic<M>> {
 impl<'a, M: Modulus, A: Arithmetic<M>> Workspace<'a, M, A> {
     /// Memory for a workspace.
     pub(crate) fn memory(params: &StageParams) -> Result<Buffer, TfheError> {
-        let polynomials = params.glwe_dimension + 3;
-        Buffer::new(polynomials * params.ring_degree)
+        let scalars = A::sums_per_column(params) * (params.glwe_words() + params.ring_degree);
+        Buffer::new(scalars + params.ring_degree)
     }
 
     pub(crate) fn new(params: &StageParams, memory: &'a mut Buffer) -> Self {
         let n = params.ring_degree;
-        let (scalars, words) = memory.words_mut().split_at_mut(params.glwe_words() + n);
+        let sums = A::sums_per_column(params);
+        let scalars = sums * (params.glwe_words() + n);
+        let (scalars, words) = memory.words_mut().split_at_mut(scalars);
         let scalars: &mut [A::Scalar] = bytemuck::cast_slice_mut(scalars);
-        let (scratch, sums) = scalars.split_at_mut(n);
+        // The team of a rotation adds up the sums of a column there.
+        let (scratch, sums) = scalars.split_at_mut(sums * n);
         let words: &mut [WordOf<M, A>] = bytemuck::cast_slice_mut(words);
         Workspace {
             difference: &mut words[..n],

@@ -157,27 +157,49 @@ mod tests {
     use crate::arithmetic::Ntt;
     use crate::bootstrap::BootstrappingKey;
     use crate::keys::ClientKey;
-    use crate::modulus::Goldilocks;
-    use crate::params::TINY;
+    use crate::modulus::{Goldilocks, Torus32};
+    use crate::params::{Gadget, ParamSet, TINY, TINY32};
     use crate::random::Csprng;
 
-    /// A team whose members always come late leaves the rest to one thread, and nothing is lost or done twice.
+    /// A set over the 32-bit torus whose exact products are made by halves.
+    static HALVES: ParamSet = ParamSet {
+        stage: StageParams {
+            gadget: Gadget {
+                levels: 2,
+                log2_base: 10,
+            },
+            body_gadget: Some(Gadget {
+                levels: 2,
+                log2_base: 10,
+            }),
+            ..TINY32.stage
+        },
+        ..TINY32
+    };
+
     #[test]
     fn a_rotation_that_a_team_leaves_is_finished() {
+        left_and_finished::<Goldilocks>(&TINY);
+        assert_eq!(<Ntt as Arithmetic<Torus32>>::sums_per_column(&HALVES), 2);
+        left_and_finished::<Torus32>(&HALVES);
+    }
+
+    /// A team whose members always come late leaves the rest to one thread, and nothing is lost or done twice.
+    fn left_and_finished<M: Modulus>(set: &'static ParamSet) {
         let mut rng = Csprng::from_seed([31; 32]);
-        let client = ClientKey::generate(&TINY, &mut rng);
-        let key: BootstrappingKey<Goldilocks, Ntt> = client
+        let client = ClientKey::generate(set, &mut rng);
+        let key: BootstrappingKey<M, Ntt> = client
             .loaded_bootstrapping_key(SimdLevel::best(), &mut rng, &Progress::none())
             .unwrap();
         let list = &key.samples;
         let params = list.params();
-        let mut sample = vec![0; params.lwe_words()];
-        let mut test_vector = vec![0; params.glwe_words()];
-        rng.fill_uniform::<Goldilocks>(&mut sample);
-        rng.fill_uniform::<Goldilocks>(&mut test_vector);
+        let mut sample = vec![M::Word::default(); params.lwe_words()];
+        let mut test_vector = vec![M::Word::default(); params.glwe_words()];
+        rng.fill_uniform::<M>(&mut sample);
+        rng.fill_uniform::<M>(&mut test_vector);
         let run = Run::with_threads(3);
-        let turn = |how: &dyn Fn(&mut BlindRotation<'_, Goldilocks, Ntt>)| {
-            let mut acc = vec![0; params.glwe_words()];
+        let turn = |how: &dyn Fn(&mut BlindRotation<'_, M, Ntt>)| {
+            let mut acc = vec![M::Word::default(); params.glwe_words()];
             how(&mut BlindRotation::new(
                 params,
                 &test_vector,

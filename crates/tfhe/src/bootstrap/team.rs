@@ -28,6 +28,7 @@ pub(super) fn rotate<M: Modulus, A: Arithmetic<M>>(
     let params = samples.params();
     let n = params.ring_degree;
     let columns = params.glwe_dimension + 1;
+    let sum_length = A::sums_per_column(params) * n;
     let rows = params.ggsw_rows();
     let exponents = &rotation.exponents;
     let components: Vec<_> = rotation.acc.chunks_exact_mut(n).map(RwLock::new).collect();
@@ -81,7 +82,7 @@ pub(super) fn rotate<M: Modulus, A: Arithmetic<M>>(
                 left_from.store(step + 1, Ordering::Relaxed);
             }
             for column in (member..columns).step_by(members) {
-                let range = column * n..(column + 1) * n;
+                let range = column * sum_length..(column + 1) * sum_length;
                 scratch.copy_from_slice(&read(&sums[0])[range.clone()]);
                 let arithmetic = samples.arithmetic();
                 for other in &sums[1..] {
