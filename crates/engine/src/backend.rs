@@ -4,7 +4,7 @@
 
 pub mod cpu;
 pub mod recorded;
-mod schedule;
+pub mod schedule;
 pub mod testing;
 
 use std::any::Any;

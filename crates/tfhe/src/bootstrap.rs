@@ -20,7 +20,8 @@ use crate::params::StageParams;
 
 use blind_rotation::{BlindRotation, accumulators, split};
 
-pub use loader::BootstrappingKeyLoader;
+pub use loader::{BootstrappingKeyLoader, RowLoader, RowReceiver};
+pub use modulus_switch::modulus_switch;
 
 /// The threads that a bootstrap may use, and the token that stops it.
 #[derive(Clone, Copy, Debug)]

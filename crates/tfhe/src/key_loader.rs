@@ -11,7 +11,7 @@ use crate::TfheError;
 use crate::arithmetic::Arithmetic;
 use crate::bits;
 use crate::bodies;
-use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader};
+use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader, RowLoader, RowReceiver};
 use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use crate::modulus::{Modulus, Torus32};
 use crate::params::StageParams;
@@ -39,9 +39,9 @@ pub trait KeyLoader: Sized {
 }
 
 macro_rules! loads {
-    ($loader:ident<M $(, $arithmetic:ident)?> => $key:ty) => {
-        impl<M: Modulus $(, $arithmetic: Arithmetic<M>)?> KeyLoader
-            for $loader<M $(, $arithmetic)?>
+    ($loader:ident<M $(, $receiver:ident)?> => $key:ty) => {
+        impl<M: Modulus $(, $receiver: RowReceiver<M, Error = TfheError>)?> KeyLoader
+            for $loader<M $(, $receiver)?>
         {
             type Key = $key;
 
@@ -56,8 +56,8 @@ macro_rules! loads {
     };
 }
 
-loads!(BootstrappingKeyLoader<M, A> => BootstrappingKey<M, A>);
-loads!(SeededBootstrappingKeyLoader<M, A> => BootstrappingKey<M, A>);
+loads!(RowLoader<M, R> => R::Key);
+loads!(SeededRowLoader<M, R> => R::Key);
 loads!(KeySwitchingKeyLoader<M> => KeySwitchingKey<M>);
 loads!(SeededKeySwitchingKeyLoader<M> => KeySwitchingKey<M>);
 
@@ -102,14 +102,14 @@ impl<M: Modulus> Splitter<M> {
 
     /// Hands complete batches to `load`, with the seed and the position of their first row or sample. Refused bytes
     /// do not count.
-    fn write(
+    fn write<E: From<TfheError>>(
         &mut self,
         mut bytes: &[u8],
-        mut load: impl FnMut(&MaskSeed, u64, &[u8]) -> Result<(), TfheError>,
-    ) -> Result<(), TfheError> {
+        mut load: impl FnMut(&MaskSeed, u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let end = self.taken + bytes.len() as u64;
         if end > self.total {
-            return Err(self.wrong_length(end));
+            return Err(self.wrong_length(end).into());
         }
         self.check(bytes)?;
         if self.taken < SEED_BYTES as u64 {
@@ -203,19 +203,23 @@ impl<M: Modulus> Splitter<M> {
 const ROWS_PER_THREAD: usize = 8;
 
 /// Takes a seeded bootstrapping key's bytes in order and expands them into the form that an [`Arithmetic`] computes with.
-pub struct SeededBootstrappingKeyLoader<M: Modulus, A: Arithmetic<M>> {
-    loader: BootstrappingKeyLoader<M, A>,
+pub type SeededBootstrappingKeyLoader<M, A> = SeededRowLoader<M, BootstrappingKey<M, A>>;
+
+/// Takes a seeded bootstrapping key's bytes in order, expands them, and hands its rows to a receiver.
+pub struct SeededRowLoader<M: Modulus, R> {
+    loader: RowLoader<M, R>,
     splitter: Splitter<M>,
     rows: Vec<M::Word>,
 }
 
-impl<M: Modulus, A: Arithmetic<M>> SeededBootstrappingKeyLoader<M, A> {
+impl<M: Modulus, A: Arithmetic<M>> SeededRowLoader<M, BootstrappingKey<M, A>> {
     /// Room for the key of a parameter set, with the kernels of `simd`.
     ///
     /// # Errors
     /// Those of [`BootstrappingKeyLoader::new`].
     pub fn new(params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError> {
-        Self::of_form(KeyForm::Seeded, params, simd)
+        let loader = BootstrappingKeyLoader::new(params, simd)?;
+        Ok(Self::with_loader(KeyForm::Seeded, loader))
     }
 
     /// The same for a key in whole words, [`KeyForm::SeededWords`].
@@ -223,31 +227,36 @@ impl<M: Modulus, A: Arithmetic<M>> SeededBootstrappingKeyLoader<M, A> {
     /// # Errors
     /// Those of [`BootstrappingKeyLoader::new`].
     pub fn of_words(params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError> {
-        Self::of_form(KeyForm::SeededWords, params, simd)
-    }
-
-    fn of_form(form: KeyForm, params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError> {
         let loader = BootstrappingKeyLoader::new(params, simd)?;
+        Ok(Self::with_loader(KeyForm::SeededWords, loader))
+    }
+}
+
+impl<M: Modulus, R: RowReceiver<M>> SeededRowLoader<M, R> {
+    /// For a key in one of the seeded forms, whose rows go to a loader that has none yet.
+    #[must_use]
+    pub fn with_loader(form: KeyForm, loader: RowLoader<M, R>) -> Self {
+        let params = *loader.params();
         let rows = ROWS_PER_THREAD * rayon::current_num_threads();
-        Ok(SeededBootstrappingKeyLoader {
+        SeededRowLoader {
             loader,
             splitter: Splitter::new(
                 "the seeded bootstrapping key",
-                params,
-                form.ggsw_list_bytes(params),
-                (params.ring_degree, form.body_width(params)),
+                &params,
+                form.ggsw_list_bytes(&params),
+                (params.ring_degree, form.body_width(&params)),
                 rows,
             ),
             rows: vec![M::Word::default(); rows * params.glwe_words()],
-        })
+        }
     }
 
     /// Takes the next bytes; refused ones do not count.
     ///
     /// # Errors
-    /// [`TfheError::Length`] for bytes beyond the end, [`TfheError::NotCanonical`] for a word not below q.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
-        let SeededBootstrappingKeyLoader {
+    /// [`TfheError::Length`] for bytes beyond the end, [`TfheError::NotCanonical`] for a word not below q; the receiver's.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), R::Error> {
+        let SeededRowLoader {
             loader,
             splitter,
             rows,
@@ -272,8 +281,8 @@ impl<M: Modulus, A: Arithmetic<M>> SeededBootstrappingKeyLoader<M, A> {
     /// The key, once all bytes are there.
     ///
     /// # Errors
-    /// [`TfheError::Length`] where bytes are missing.
-    pub fn finish(self) -> Result<BootstrappingKey<M, A>, TfheError> {
+    /// [`TfheError::Length`] where bytes are missing; the receiver's.
+    pub fn finish(self) -> Result<R::Key, R::Error> {
         self.splitter.finish()?;
         self.loader.finish()
     }

@@ -138,6 +138,12 @@ impl<M: Modulus> KeySwitchingKey<M> {
         self.words.bytes().len() as u64
     }
 
+    /// Its words, `[k·N][t][n + 1]`.
+    #[must_use]
+    pub fn words(&self) -> &[u32] {
+        bytemuck::cast_slice(&self.words.bytes()[..self.params.key_switching_bytes() as usize])
+    }
+
     /// Switches `extracted` (k·N + 1 words) into `out` (n + 1 words), on up to `threads` threads.
     ///
     /// # Errors
@@ -157,9 +163,7 @@ impl<M: Modulus> KeySwitchingKey<M> {
         )?;
         check_words::<M>(&self.params, "an LWE sample", out, self.params.lwe_words())?;
         let (mask, body) = extracted.split_at(self.params.extracted_dimension());
-        let rows = bytemuck::cast_slice::<u8, u32>(
-            &self.words.bytes()[..self.params.key_switching_bytes() as usize],
-        );
+        let rows = self.words();
         let words_per_index = self.params.key_switch.levels * self.params.lwe_words();
         let share = mask.len().div_ceil(threads.max(1));
         let mut sums = vec![Vec::new(); mask.len().div_ceil(share)];

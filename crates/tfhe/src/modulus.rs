@@ -165,6 +165,18 @@ impl DigitField {
         }
     }
 
+    /// What is added to a word, so that the digit becomes a field of its bits.
+    #[must_use]
+    pub const fn offset(self) -> u64 {
+        self.offset
+    }
+
+    /// The lowest bit of that field.
+    #[must_use]
+    pub const fn shift(self) -> u32 {
+        self.shift
+    }
+
     /// The same digit in (-B/2, B/2]: every digit's range is one unit higher.
     fn raised(self, modulus: ModulusKind, gadget: Gadget) -> DigitField {
         let bits = 8 * modulus.word_bytes();

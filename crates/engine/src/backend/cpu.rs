@@ -21,7 +21,7 @@ use toroid_tfhe::params::{ParamSet, StageParams};
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::with_modulus;
 
-use super::schedule::{Call, MAX_PASS, Pass, Scheduler, Work};
+use super::schedule::{Call, Pass, Scheduler, Work};
 use super::{
     Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, RingKeys,
     RingMade, RingOperand, RingProgram, check_results,
@@ -72,6 +72,9 @@ impl CpuBackend {
         Ok(pool)
     }
 }
+
+/// The most bootstraps of a pass over a key, but for a single task that has more.
+const MAX_PASS: usize = 8;
 
 /// How many slices of a batch each core should have at least, so that the last ones cost little time.
 const SLICES_PER_CORE: usize = 4;
@@ -128,8 +131,12 @@ impl Work for Bootstraps<'_> {
         self.addresses
     }
 
-    fn joins(&self) -> bool {
-        self.bootstrapping.batches()
+    fn most(&self) -> usize {
+        if self.bootstrapping.batches() {
+            MAX_PASS
+        } else {
+            1
+        }
     }
 
     fn cost(&self, task: &BootstrapTask<'_>) -> u64 {
@@ -173,7 +180,8 @@ impl From<TfheError> for BackendError {
 }
 
 /// What a key's loader refuses is the key's fault.
-fn refused_key(error: TfheError) -> BackendError {
+#[must_use]
+pub fn refused_key(error: TfheError) -> BackendError {
     match error {
         TfheError::NotCanonical { .. } | TfheError::Length { .. } => BackendError::MalformedKey {
             reason: error.to_string(),
@@ -267,7 +275,7 @@ impl Backend for CpuBackend {
             tasks: &[],
             cost: packing_cost(params, samples.len()),
             slots: 1,
-            joins: false,
+            most: 1,
         };
         let mut packed = Vec::new();
         self.scheduler.run(&call, &mut [], |pass, _| {
@@ -412,7 +420,7 @@ mod tests {
             tasks: &[],
             cost: 1,
             slots: 1,
-            joins: false,
+            most: 1,
         };
         let (go, gate) = mpsc::channel::<()>();
         thread::scope(|scope| {

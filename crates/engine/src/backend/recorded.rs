@@ -319,8 +319,8 @@ impl Work for Tasks<'_> {
     }
 
     /// The times are those of tasks among others, so nothing becomes cheaper.
-    fn joins(&self) -> bool {
-        false
+    fn most(&self) -> usize {
+        1
     }
 
     fn cost(&self, task: &BootstrapTask<'_>) -> u64 {

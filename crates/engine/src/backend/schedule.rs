@@ -18,10 +18,7 @@ use toroid_task::CancelToken;
 
 use super::{BackendError, BackendStatistics, BootstrapTask};
 
-pub(super) use slices::Work;
-
-/// The most bootstraps of a pass, but for a single task that has more.
-pub(super) const MAX_PASS: usize = 8;
+pub use slices::Work;
 
 /// How often a call that waits looks at its cancellation token.
 const CANCEL_POLL: Duration = Duration::from_millis(5);
@@ -41,21 +38,24 @@ pub(super) struct Call<'a> {
     pub(super) cost: u64,
     /// Most slots that speed up the call.
     pub(super) slots: usize,
-    /// Whether it can join others in a pass.
-    pub(super) joins: bool,
+    /// The most bootstraps of a pass that it does together with others; 1 if it can join none.
+    pub(super) most: usize,
 }
 
 /// The tasks of a call and of those that joined it, and the slots that they may use.
-pub(super) struct Pass<'a> {
-    pub(super) tasks: &'a [BootstrapTask<'a>],
-    pub(super) slots: usize,
+#[derive(Debug)]
+pub struct Pass<'a> {
+    /// The tasks, at least one but for work that has none.
+    pub tasks: &'a [BootstrapTask<'a>],
+    /// The slots.
+    pub slots: usize,
     /// Cancelled once nobody wants the results.
-    pub(super) cancel: &'a CancelToken,
+    pub cancel: &'a CancelToken,
 }
 
 /// Gives slots to calls.
 #[derive(Debug)]
-pub(super) struct Scheduler {
+pub struct Scheduler {
     slots: usize,
     queues: Mutex<Queues>,
 }
@@ -89,6 +89,7 @@ struct Waiting {
     result_bytes: usize,
     cost: u64,
     slots: usize,
+    most: usize,
     /// If it can join others, its tasks.
     tasks: Option<Vec<OwnedTask>>,
     turn: Mutex<Turn>,
@@ -174,7 +175,7 @@ impl Queues {
                 && let Some(other) = self.take_next(|call| {
                     call.tasks.is_some()
                         && call.keys == first.keys
-                        && bootstraps + call.bootstraps <= MAX_PASS
+                        && bootstraps + call.bootstraps <= first.most
                 })
             {
                 bootstraps += other.bootstraps;
@@ -243,7 +244,8 @@ impl Drop for Presence<'_> {
 
 impl Scheduler {
     /// A scheduler of this many slots, at least one.
-    pub(super) fn new(slots: usize) -> Scheduler {
+    #[must_use]
+    pub fn new(slots: usize) -> Scheduler {
         let slots = slots.max(1);
         Scheduler {
             slots,
@@ -258,7 +260,8 @@ impl Scheduler {
     }
 
     /// All slots, free or not.
-    pub(super) fn slots(&self) -> usize {
+    #[must_use]
+    pub fn slots(&self) -> usize {
         self.slots
     }
 
@@ -266,7 +269,9 @@ impl Scheduler {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn statistics(&self) -> BackendStatistics {
+    /// The passes that it gave slots to, and what waits.
+    #[must_use]
+    pub fn statistics(&self) -> BackendStatistics {
         let state = self.lock();
         BackendStatistics {
             waiting: state.waiting.len() as u64,
@@ -311,9 +316,8 @@ impl Scheduler {
             result_bytes: results.len(),
             cost: call.cost,
             slots: call.slots,
-            tasks: call
-                .joins
-                .then(|| call.tasks.iter().map(OwnedTask::from).collect()),
+            most: call.most,
+            tasks: (call.most > 1).then(|| call.tasks.iter().map(OwnedTask::from).collect()),
             turn: Mutex::new(Turn::Waiting),
             changed: Condvar::new(),
         });
@@ -435,7 +439,7 @@ mod tests {
             tasks: &[TASK],
             cost: 3,
             slots: 1,
-            joins: true,
+            most: 8,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::parallel::{Crowding, LATE};
 use crate::params::StageParams;
 
 use super::Run;
-use super::modulus_switch::modulus_switch;
+use super::modulus_switch;
 use super::team;
 
 /// An accumulator of (k+1)·N words, and the exponents by which the GGSW samples of a list turn it.

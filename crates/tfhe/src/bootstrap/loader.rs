@@ -1,5 +1,7 @@
 //! The loader of an expanded bootstrapping key.
 
+use std::marker::PhantomData;
+
 use toroid_ring::goldilocks;
 use toroid_ring::simd::SimdLevel;
 
@@ -11,52 +13,119 @@ use crate::params::StageParams;
 
 use super::BootstrappingKey;
 
+/// What becomes of the rows of a bootstrapping key, which come in order, some at a time.
+pub trait RowReceiver<M: Modulus> {
+    /// What they are together.
+    type Key;
+    /// Why they are not taken.
+    type Error: From<TfheError>;
+
+    /// Takes rows of (k+1)·N words in the coefficient domain, the first of which is row `first` of the key.
+    ///
+    /// # Errors
+    /// The receiver's own.
+    fn coefficients(&mut self, first: usize, rows: &[M::Word]) -> Result<(), Self::Error>;
+
+    /// Takes rows in the canonical form (BKNTT), the first of which is row `first` of the key; they are destroyed.
+    ///
+    /// # Errors
+    /// The receiver's own.
+    fn canonical(&mut self, first: usize, rows: &mut [u64]) -> Result<(), Self::Error>;
+
+    /// The key, once all rows are there.
+    ///
+    /// # Errors
+    /// The receiver's own.
+    fn finish(self) -> Result<Self::Key, Self::Error>;
+}
+
+impl<M: Modulus, A: Arithmetic<M>> RowReceiver<M> for BootstrappingKey<M, A> {
+    type Key = Self;
+    type Error = TfheError;
+
+    fn coefficients(&mut self, first: usize, rows: &[M::Word]) -> Result<(), TfheError> {
+        self.samples.load_rows(first, rows);
+        Ok(())
+    }
+
+    fn canonical(&mut self, first: usize, rows: &mut [u64]) -> Result<(), TfheError> {
+        self.samples.load_canonical_rows(first, rows);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Self, TfheError> {
+        Ok(self)
+    }
+}
+
 /// Takes a bootstrapping key in order, as canonical bytes (BKNTT of Table 3) or as rows of coefficients, and converts it as
 /// it comes, so that only the loaded form exists in memory.
-pub struct BootstrappingKeyLoader<M: Modulus, A: Arithmetic<M>> {
-    key: BootstrappingKey<M, A>,
+pub type BootstrappingKeyLoader<M, A> = RowLoader<M, BootstrappingKey<M, A>>;
+
+/// Takes a bootstrapping key in order, as canonical bytes (BKNTT of Table 3) or as rows of coefficients, and hands its rows
+/// to a receiver as they come.
+pub struct RowLoader<M: Modulus, R> {
+    params: StageParams,
+    receiver: R,
     /// Canonical bytes taken, or those that the coefficients taken stand for.
     filled: usize,
     /// Canonical words of rows that are not loaded yet; the first is at the last multiple of its length before `filled`.
     staged: Vec<u64>,
+    modulus: PhantomData<M>,
 }
 
-/// Rows that the loader converts at once, side by side.
+/// Rows that the loader hands on at once, so that they can be converted side by side.
 const STAGED_ROWS: usize = 32;
 
-impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
+impl<M: Modulus, A: Arithmetic<M>> RowLoader<M, BootstrappingKey<M, A>> {
     /// Room for the key of a parameter set, with the kernels of `simd`.
     ///
     /// # Errors
     /// [`TfheError::ModulusMismatch`], or the system's refusal of memory.
     pub fn new(params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError> {
+        let samples = GgswList::new(params, params.lwe_dimension, simd)?;
+        Self::with_receiver(params, BootstrappingKey { samples })
+    }
+}
+
+impl<M: Modulus, R: RowReceiver<M>> RowLoader<M, R> {
+    /// For the key of a parameter set.
+    ///
+    /// # Errors
+    /// [`TfheError::ModulusMismatch`].
+    pub fn with_receiver(params: &StageParams, receiver: R) -> Result<Self, TfheError> {
         if params.modulus != M::KIND {
             return Err(TfheError::ModulusMismatch(params.name));
         }
-        Ok(BootstrappingKeyLoader {
-            key: BootstrappingKey {
-                samples: GgswList::new(params, params.lwe_dimension, simd)?,
-            },
+        Ok(RowLoader {
+            params: *params,
+            receiver,
             filled: 0,
             staged: Vec::new(),
+            modulus: PhantomData,
         })
+    }
+
+    /// The dimensions and gadgets of the key.
+    pub(crate) fn params(&self) -> &StageParams {
+        &self.params
     }
 
     /// Takes the next canonical bytes; refused ones do not count.
     ///
     /// # Errors
     /// [`TfheError::Length`] for bytes beyond the end, or after coefficients that did not end between two steps of
-    /// conversion; [`TfheError::NotCanonical`] for a word not below p.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
+    /// conversion; [`TfheError::NotCanonical`] for a word not below p; the receiver's.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), R::Error> {
         if bytes.is_empty() {
             return Ok(());
         }
-        let params = *self.key.params();
+        let params = self.params;
         let end = self.filled + bytes.len();
         let staged = STAGED_ROWS * params.glwe_words();
         let after_coefficients = self.staged.is_empty() && !self.filled.is_multiple_of(8 * staged);
         if end as u64 > params.ggsw_list_bytes() || after_coefficients {
-            return Err(self.wrong_length(end as u64));
+            return Err(self.wrong_length(end as u64).into());
         }
         self.check(bytes)?;
         self.staged.resize(staged, 0);
@@ -69,7 +138,7 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
             let complete = at + now.len() == 8 * self.staged.len()
                 || self.filled as u64 == params.ggsw_list_bytes();
             if complete {
-                self.load_staged(at + now.len());
+                self.load_staged(at + now.len())?;
             }
             rest = later;
         }
@@ -84,26 +153,25 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
     ///
     /// # Errors
     /// [`TfheError::Length`] for words beyond the end, for less than a whole row, and after bytes that end within one;
-    /// [`TfheError::NotCanonical`] for a word that is not below q.
-    pub fn write_coefficients(&mut self, rows: &[M::Word]) -> Result<(), TfheError> {
-        let params = *self.key.params();
+    /// [`TfheError::NotCanonical`] for a word that is not below q; the receiver's.
+    pub fn write_coefficients(&mut self, rows: &[M::Word]) -> Result<(), R::Error> {
+        let params = self.params;
         let row_words = params.glwe_words();
         let end = self.filled + 8 * rows.len();
         if end as u64 > params.ggsw_list_bytes()
             || !rows.len().is_multiple_of(row_words)
             || !self.filled.is_multiple_of(8 * STAGED_ROWS * row_words) && !self.staged.is_empty()
         {
-            return Err(self.wrong_length(end as u64));
+            return Err(self.wrong_length(end as u64).into());
         }
         if let Some(index) = rows.iter().position(|word| !M::is_canonical(*word)) {
-            return Err(self.not_canonical(self.filled / 8 + index));
+            return Err(self.not_canonical(self.filled / 8 + index).into());
         }
         // Bytes that follow start a batch of their own, or are refused.
         self.staged = Vec::new();
         for rows in rows.chunks(STAGED_ROWS * row_words) {
-            self.key
-                .samples
-                .load_rows(self.filled / (8 * row_words), rows);
+            self.receiver
+                .coefficients(self.filled / (8 * row_words), rows)?;
             self.filled += 8 * rows.len();
         }
         Ok(())
@@ -130,22 +198,22 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
         }
     }
 
-    /// Converts the first `bytes` staged bytes, whole rows that end at `filled`.
-    fn load_staged(&mut self, bytes: usize) {
-        let samples = &mut self.key.samples;
-        let first = (self.filled - bytes) / (8 * samples.params().glwe_words());
-        samples.load_canonical_rows(first, &mut self.staged[..bytes / 8]);
+    /// Hands on the first `bytes` staged bytes, whole rows that end at `filled`.
+    fn load_staged(&mut self, bytes: usize) -> Result<(), R::Error> {
+        let first = (self.filled - bytes) / (8 * self.params.glwe_words());
+        self.receiver
+            .canonical(first, &mut self.staged[..bytes / 8])
     }
 
     /// The key, once all bytes are there.
     ///
     /// # Errors
-    /// [`TfheError::Length`] where bytes are missing.
-    pub fn finish(self) -> Result<BootstrappingKey<M, A>, TfheError> {
-        if self.filled as u64 != self.key.params().ggsw_list_bytes() {
-            return Err(self.wrong_length(self.filled as u64));
+    /// [`TfheError::Length`] where bytes are missing; the receiver's.
+    pub fn finish(self) -> Result<R::Key, R::Error> {
+        if self.filled as u64 != self.params.ggsw_list_bytes() {
+            return Err(self.wrong_length(self.filled as u64).into());
         }
-        Ok(self.key)
+        self.receiver.finish()
     }
 
     fn not_canonical(&self, index: usize) -> TfheError {
@@ -158,8 +226,8 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKeyLoader<M, A> {
     fn wrong_length(&self, found: u64) -> TfheError {
         TfheError::Length {
             what: "the bootstrapping key",
-            params: self.key.params().name,
-            expected: self.key.params().ggsw_list_bytes(),
+            params: self.params.name,
+            expected: self.params.ggsw_list_bytes(),
             found,
         }
     }

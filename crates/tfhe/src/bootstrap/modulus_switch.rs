@@ -5,7 +5,11 @@ use crate::params::{ModulusSwitch, StageParams};
 
 /// An LWE sample brought to exponents modulo 2N: those of the mask, then that of the body. All of them are multiples of
 /// 2^`log2_slots`, so that a test vector has room for that many functions side by side.
-pub(super) fn modulus_switch<M: Modulus>(
+///
+/// # Panics
+/// If `sample` does not have n + 1 words.
+#[must_use]
+pub fn modulus_switch<M: Modulus>(
     params: &StageParams,
     sample: &[M::Word],
     log2_slots: u32,

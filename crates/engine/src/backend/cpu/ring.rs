@@ -207,7 +207,7 @@ impl Turns for Cores<'_> {
             tasks: &[],
             cost,
             slots: scheduler.slots(),
-            joins: false,
+            most: 1,
         };
         let done = scheduler.run(&call, &mut [], |pass, _| {
             let pool = self.backend.pool(pass.slots)?;

@@ -10,16 +10,17 @@ use std::thread;
 use toroid_task::CancelToken;
 
 use super::super::{BackendError, BootstrapTask};
-use super::{Call, MAX_PASS, Pass, Scheduler, bootstraps};
+use super::{Call, Pass, Scheduler, bootstraps};
 use crate::requester::Requester;
 
 /// How a back end does tasks under one pair of keys.
-pub(in super::super) trait Work: Sync {
+pub trait Work: Sync {
     /// Addresses of the loaded keys.
     fn keys(&self) -> [usize; 2];
 
-    /// Whether tasks done together cost less than one by one.
-    fn joins(&self) -> bool;
+    /// The most bootstraps of a pass, but for a single task that has more: 1 where tasks done together cost no less than one
+    /// by one.
+    fn most(&self) -> usize;
 
     /// The work of a task, in any unit that all calls of the back end share.
     fn cost(&self, task: &BootstrapTask<'_>) -> u64;
@@ -51,7 +52,10 @@ impl Drop for CancelOnPanic<'_> {
 impl Scheduler {
     /// Does the tasks, whose results have `sample_bytes` each. The first slice that fails or panics ends the batch with its
     /// error or panic, and cancels the others.
-    pub(in super::super) fn run_batch(
+    ///
+    /// # Errors
+    /// [`BackendError::Cancelled`], and those of the work.
+    pub fn run_batch(
         &self,
         tasks: &[BootstrapTask<'_>],
         results: &mut [u8],
@@ -59,8 +63,7 @@ impl Scheduler {
         requester: Requester<'_>,
         work: &dyn Work,
     ) -> Result<(), BackendError> {
-        let at_once = if work.joins() { MAX_PASS } else { 1 };
-        let slices = cut(tasks, results, sample_bytes, (at_once, self.slots));
+        let slices = cut(tasks, results, sample_bytes, (work.most(), self.slots));
         let workers = slices.len().min(self.slots);
         let slots = self.slots / workers.max(1);
         let run = |(tasks, results): Slice<'_, '_>, cancel: &CancelToken| {
@@ -71,7 +74,7 @@ impl Scheduler {
                 tasks,
                 cost: tasks.iter().map(|task| work.cost(task)).sum(),
                 slots: work.slots(bootstraps(tasks)).min(slots),
-                joins: work.joins(),
+                most: work.most(),
             };
             self.run(&call, results, |pass, results| work.pass(pass, results))
         };
@@ -155,14 +158,14 @@ mod tests {
     }
 
     /// Does a pass as the closure says.
-    struct Test<F>(bool, F);
+    struct Test<F>(usize, F);
 
     impl<F: Fn(&Pass<'_>) -> Result<(), BackendError> + Sync> Work for Test<F> {
         fn keys(&self) -> [usize; 2] {
             [0; 2]
         }
 
-        fn joins(&self) -> bool {
+        fn most(&self) -> usize {
             self.0
         }
 
@@ -256,10 +259,10 @@ mod tests {
 
     #[test]
     fn slices_run_side_by_side_and_each_result_is_that_of_its_task() {
-        for (joins, slices) in [(false, 4), (true, 4)] {
+        for (most, slices) in [(1, 4), (8, 4)] {
             let scheduler = Scheduler::new(4);
             let (together, changed) = (Mutex::new(0), Condvar::new());
-            let work = Test(joins, |pass: &Pass<'_>| {
+            let work = Test(most, |pass: &Pass<'_>| {
                 assert_eq!(pass.slots, 1);
                 let mut together = together.lock().unwrap();
                 *together += 1;
@@ -270,7 +273,7 @@ mod tests {
                 assert!(!waited.unwrap().1.timed_out(), "one after another");
                 Ok(())
             });
-            let samples = numbers(if joins { 30 } else { 9 });
+            let samples = numbers(if most > 1 { 30 } else { 9 });
             let expected: Vec<u8> = samples.iter().map(|sample| sample + 100).collect();
             let found = batch(&scheduler, (1, &CancelToken::new()), &samples, &work);
             assert_eq!(found, Ok(expected));
@@ -281,7 +284,7 @@ mod tests {
     fn few_slices_have_several_slots_each() {
         let scheduler = Scheduler::new(7);
         for (tasks, slots) in [(1, 4), (2, 3), (3, 2), (4, 1), (8, 1)] {
-            let work = Test(false, |pass: &Pass<'_>| {
+            let work = Test(1, |pass: &Pass<'_>| {
                 assert_eq!((pass.tasks.len(), pass.slots), (1, slots), "{tasks} tasks");
                 Ok(())
             });
@@ -291,12 +294,12 @@ mod tests {
 
     #[test]
     fn a_tenant_with_one_task_is_not_behind_a_batch_of_another() {
-        for joins in [false, true] {
+        for most in [1, 8, 30] {
             let scheduler = Scheduler::new(1);
             let (order, open) = (Mutex::new(Vec::new()), AtomicBool::new(false));
             let work = |tenant: u64| {
                 let (order, open) = (&order, &open);
-                Test(joins, move |pass: &Pass<'_>| {
+                Test(most, move |pass: &Pass<'_>| {
                     let tenants = [tenant].repeat(pass.tasks.len());
                     order.lock().unwrap().extend(tenants);
                     wait_until(|| open.load(Ordering::SeqCst));
@@ -312,9 +315,9 @@ mod tests {
                 open.store(true, Ordering::SeqCst);
             });
             let order = order.into_inner().unwrap();
-            let first = if joins { MAX_PASS } else { 1 };
             assert_eq!(order.len(), 101);
-            assert_eq!(order[first], 2, "{order:?}");
+            let first = order.iter().position(|tenant| *tenant == 2);
+            assert!(first.is_some_and(|first| first <= most), "{order:?}");
         }
     }
 
@@ -323,7 +326,7 @@ mod tests {
         let scheduler = Scheduler::new(1);
         let cancel = CancelToken::new();
         let done = AtomicUsize::new(0);
-        let work = Test(false, |_: &Pass<'_>| {
+        let work = Test(1, |_: &Pass<'_>| {
             if done.fetch_add(1, Ordering::SeqCst) == 2 {
                 cancel.cancel();
             }
@@ -334,7 +337,7 @@ mod tests {
         assert_eq!(done.load(Ordering::SeqCst), 3);
 
         let (cancel, begun) = (CancelToken::new(), AtomicBool::new(false));
-        let work = Test(true, |pass: &Pass<'_>| {
+        let work = Test(8, |pass: &Pass<'_>| {
             begun.store(true, Ordering::SeqCst);
             last_until_cancelled(pass)
         });
@@ -352,7 +355,7 @@ mod tests {
         for panics in [false, true] {
             let scheduler = Scheduler::new(3);
             let (cancel, begun) = (CancelToken::new(), AtomicUsize::new(0));
-            let work = Test(false, |pass: &Pass<'_>| {
+            let work = Test(1, |pass: &Pass<'_>| {
                 begun.fetch_add(1, Ordering::SeqCst);
                 if pass.tasks[0].sample != [1] {
                     return last_until_cancelled(pass);
@@ -374,7 +377,7 @@ mod tests {
             assert!(!cancel.is_cancelled(), "the requester's token is its own");
             // The slots are free for others.
             assert_eq!(scheduler.lock().free, 3);
-            let work = Test(false, |_: &Pass<'_>| Ok(()));
+            let work = Test(1, |_: &Pass<'_>| Ok(()));
             let found = batch(&scheduler, (1, &cancel), &[5], &work);
             assert_eq!(found, Ok(vec![105]));
         }
