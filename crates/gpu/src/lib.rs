@@ -1,7 +1,19 @@
-//! The GPU back end.
-//!
-//! Kernels are freestanding CUDA C++ in `kernels/`; the crate carries the PTX that `kernels/compile` makes of them, so that neither
-//! building nor running needs a toolkit.
+#![doc = include_str!("../README.md")]
+
+mod abi;
+mod backend;
+mod device;
+mod driver;
+mod error;
+mod key;
+mod pass;
+mod shape;
+mod twiddles;
+
+pub use backend::{DriverInfo, GpuBackend, GpuOptions};
+pub use driver::{DRIVER_VARIABLE, DeviceInfo};
+pub use error::GpuError;
+pub use shape::Grouping;
 
 /// PTX for devices of compute capability 8.0 and more: blocks of a group wait by flags.
 pub const PTX_80: &str = include_str!("../kernels/ptx/toroid.sm_80.ptx");

@@ -1,0 +1,338 @@
+//! How a parameter set is laid out on a device, and in which shapes its kernels are launched.
+
+use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::params::{ModulusKind, ParamSet, StageParams};
+
+use crate::abi::{self, MAX_ROWS, POINT_ROWS, Stage};
+use crate::device::{Context, Kernel};
+use crate::driver::{LaunchShape, Together};
+use crate::error::GpuError;
+
+/// The arithmetic of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arithmetic {
+    Fft32,
+    Fft64,
+    Split32,
+    Ntt64,
+}
+
+/// How blocks do a blind rotation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Grouping {
+    /// As suits the set and the number of rotations.
+    #[default]
+    Auto,
+    /// A block each.
+    Solo,
+    /// So many blocks together: 2, 4, 8 or 16.
+    Group(u32),
+}
+
+/// A parameter set in one arithmetic.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    arithmetic: Arithmetic,
+    params: StageParams,
+    pub(crate) stage: Stage,
+}
+
+/// The largest ring degree of which a block alone does a rotation.
+const SOLO_DEGREE: usize = 2048;
+/// Sizes of groups, and the one of them that gives the most where not all rotations run at once.
+const GROUPS: [u32; 4] = [16, 8, 4, 2];
+const THROUGHPUT_GROUP: u32 = 4;
+/// Threads of a block, as the kernels' launch bounds have them.
+const LOAD_THREADS: u32 = 384;
+const SOLO_THREADS: u32 = 128;
+const GROUP_THREADS: u32 = 320;
+const THREADS: u32 = 256;
+
+/// How rotations are launched.
+#[derive(Clone, Copy)]
+pub(crate) struct Rotation {
+    pub(crate) kernel: Kernel,
+    pub(crate) launch: LaunchShape,
+    /// Blocks that do one together.
+    pub(crate) group: u32,
+    pub(crate) groups: u32,
+    pub(crate) at_once: u32,
+}
+
+/// A line of blocks for so many entries, for each of `lines` lines.
+fn blocks_for(entries: usize, lines: usize) -> LaunchShape {
+    LaunchShape {
+        grid: [entries.div_ceil(THREADS as usize) as u32, lines as u32, 1],
+        block: THREADS,
+        shared: 0,
+        together: Together::No,
+    }
+}
+
+impl Shape {
+    /// The layout of a set with programmable bootstraps.
+    pub(crate) fn new(params: &ParamSet, arithmetic: ArithmeticKind) -> Result<Shape, GpuError> {
+        let stage = &params.stage;
+        let unsupported =
+            |what: String| Err(GpuError::Unsupported(format!("{}: {what}", params.name)));
+        if !(1..=2).contains(&stage.glwe_dimension) {
+            return unsupported(format!(
+                "{} mask components, 1 or 2 are done",
+                stage.glwe_dimension
+            ));
+        }
+        if stage.ggsw_rows() > MAX_ROWS || stage.key_switch.levels > MAX_ROWS {
+            return unsupported(format!("more than {MAX_ROWS} digits"));
+        }
+        if stage.key_switch.log2_base > 8 {
+            return unsupported("digits of a key switch above 8 bits".to_owned());
+        }
+        Ok(Shape {
+            arithmetic: match (arithmetic, stage.modulus) {
+                (ArithmeticKind::Fft, ModulusKind::Torus32) => Arithmetic::Fft32,
+                (ArithmeticKind::Fft, ModulusKind::Goldilocks) => Arithmetic::Fft64,
+                (ArithmeticKind::Ntt, ModulusKind::Torus32) => Arithmetic::Split32,
+                (ArithmeticKind::Ntt, ModulusKind::Goldilocks) => Arithmetic::Ntt64,
+            },
+            params: *stage,
+            stage: Stage::new(stage),
+        })
+    }
+
+    pub(crate) fn params(&self) -> &StageParams {
+        &self.params
+    }
+
+    /// The name of a kernel for this arithmetic.
+    pub(crate) fn kernel_name(&self, what: &str) -> String {
+        let arithmetic = match self.arithmetic {
+            Arithmetic::Fft32 => "fft32",
+            Arithmetic::Fft64 => "fft64",
+            Arithmetic::Split32 => "split32",
+            Arithmetic::Ntt64 => "ntt64",
+        };
+        format!("{what}_{arithmetic}")
+    }
+
+    /// Whether points are complex numbers, else field elements.
+    pub(crate) fn is_complex(&self) -> bool {
+        self.arithmetic != Arithmetic::Ntt64
+    }
+
+    /// Points of a polynomial's transform.
+    pub(crate) fn points(&self) -> usize {
+        if self.is_complex() {
+            self.params.ring_degree / 2
+        } else {
+            self.params.ring_degree
+        }
+    }
+
+    fn point_bytes(&self) -> usize {
+        if self.is_complex() { 16 } else { 8 }
+    }
+
+    /// Points in a row of them.
+    fn columns(&self) -> usize {
+        self.points() / POINT_ROWS
+    }
+
+    /// A row's points in shared memory, apart so that threads do not wait for each other.
+    fn padded_columns(&self) -> usize {
+        self.columns() + self.columns() / 8
+    }
+
+    fn halves(&self) -> usize {
+        if self.arithmetic == Arithmetic::Split32 {
+            2
+        } else {
+            1
+        }
+    }
+
+    fn components(&self) -> usize {
+        self.params.glwe_dimension + 1
+    }
+
+    /// Sums of products in an external product.
+    fn sums(&self) -> usize {
+        self.components() * self.halves()
+    }
+
+    /// Polynomials of points that a block holds at the same time.
+    fn held(&self) -> usize {
+        self.params.ggsw_rows().max(self.sums())
+    }
+
+    /// Bytes of a bootstrapping key on the device.
+    pub(crate) fn key_bytes(&self) -> usize {
+        let polynomials = self.params.lwe_dimension * self.params.ggsw_rows() * self.sums();
+        polynomials * self.points() * self.point_bytes()
+    }
+
+    /// Bytes that a group exchanges points through.
+    pub(crate) fn exchange_bytes(&self) -> usize {
+        (self.params.ggsw_rows() + self.sums()) * self.points() * self.point_bytes()
+    }
+
+    /// The shape of a launch that loads so many polynomials of a key.
+    pub(crate) fn load(&self, polynomials: usize) -> LaunchShape {
+        LaunchShape {
+            grid: [polynomials as u32, 1, 1],
+            block: LOAD_THREADS,
+            shared: (POINT_ROWS * self.padded_columns() * self.point_bytes()) as u32,
+            together: Together::No,
+        }
+    }
+
+    /// The shape of the launches that make accumulators and read digits from them.
+    pub(crate) fn accumulators(&self, jobs: usize) -> LaunchShape {
+        blocks_for(self.params.glwe_words(), jobs)
+    }
+
+    /// The shape of the launch that makes samples.
+    pub(crate) fn samples(&self, jobs: usize) -> LaunchShape {
+        blocks_for(self.params.lwe_words(), jobs)
+    }
+
+    /// The shape of the launch that sums up the rows of a key-switching key, cut so that all processors have work.
+    pub(crate) fn switch(&self, processors: u32, jobs: usize) -> LaunchShape {
+        /// The fewest rows for which a block is worth its while.
+        const ROWS: usize = 64;
+        /// Blocks that a processor should have.
+        const BLOCKS: usize = 4;
+        let mut launch = blocks_for(self.params.lwe_words(), 1);
+        launch.grid[2] = (jobs as u32).div_ceil(abi::SWITCH_JOBS);
+        let others = (launch.grid[0] * launch.grid[2]) as usize;
+        let wanted = (BLOCKS * processors as usize).div_ceil(others);
+        let most = self.params.key_switching_samples().div_ceil(ROWS);
+        launch.grid[1] = wanted.min(most).max(1) as u32;
+        launch
+    }
+
+    fn solo(&self, context: &Context, jobs: usize) -> Result<Option<Rotation>, GpuError> {
+        let points = POINT_ROWS * self.held() * self.padded_columns() * self.point_bytes();
+        let words = self.params.glwe_words() * self.params.modulus.word_bytes();
+        if points + words > context.info().shared_memory as usize {
+            return Ok(None);
+        }
+        let k = self.params.glwe_dimension;
+        let kernel = context.kernel(&format!("{}_k{k}_solo", self.kernel_name("rotate")))?;
+        let mut launch = LaunchShape {
+            grid: [1; 3],
+            block: SOLO_THREADS,
+            shared: (points + words) as u32,
+            together: Together::No,
+        };
+        let at_once = context.groups_at_once(kernel, &launch)?;
+        launch.grid[0] = at_once.clamp(1, jobs.max(1) as u32);
+        Ok((at_once > 0).then_some(Rotation {
+            kernel,
+            launch,
+            group: 1,
+            groups: launch.grid[0],
+            at_once: POINT_ROWS as u32,
+        }))
+    }
+
+    /// Rotations by groups of this size, with how many of them run at once.
+    fn grouped(
+        &self,
+        context: &Context,
+        group: u32,
+        jobs: usize,
+    ) -> Result<Option<(Rotation, u32)>, GpuError> {
+        let columns = self.columns() / group as usize;
+        // The kernels for groups have one mask component.
+        if self.params.glwe_dimension != 1 || columns == 0 {
+            return Ok(None);
+        }
+        let words = self.components() * self.params.ring_degree / group as usize
+            * self.params.modulus.word_bytes();
+        let row = self.held() * self.padded_columns() * self.point_bytes();
+        let own_rows = POINT_ROWS as u32 / group;
+        let shared = |at_once: u32| at_once as usize * row + words;
+        let fits = |at_once: &u32| {
+            own_rows.is_multiple_of(*at_once)
+                && shared(*at_once) <= context.info().shared_memory as usize
+        };
+        let Some(at_once) = (1..=own_rows).rev().find(fits) else {
+            return Ok(None);
+        };
+        let (wait, together) = if context.has_clusters() {
+            ("cluster", Together::Clusters(group))
+        } else {
+            ("flags", Together::All)
+        };
+        let kernel = context.kernel(&format!("{}_k1_{wait}", self.kernel_name("rotate")))?;
+        let mut launch = LaunchShape {
+            grid: [group, 1, 1],
+            block: GROUP_THREADS,
+            shared: shared(at_once) as u32,
+            together,
+        };
+        let at_the_same_time = match together {
+            Together::Clusters(_) => context.groups_at_once(kernel, &launch)?,
+            Together::No | Together::All => context.groups_at_once(kernel, &launch)? / group,
+        };
+        let groups = at_the_same_time.min(jobs.max(1) as u32);
+        launch.grid[0] = group * groups;
+        let rotation = Rotation {
+            kernel,
+            launch,
+            group,
+            groups,
+            at_once,
+        };
+        Ok((groups > 0).then_some((rotation, at_the_same_time)))
+    }
+
+    /// How `jobs` rotations are launched.
+    pub(crate) fn rotation(
+        &self,
+        context: &Context,
+        grouping: Grouping,
+        jobs: usize,
+    ) -> Result<Rotation, GpuError> {
+        let rotation = match grouping {
+            Grouping::Solo => self.solo(context, jobs)?,
+            Grouping::Group(size) if GROUPS.contains(&size) => self
+                .grouped(context, size, jobs)?
+                .map(|(rotation, _)| rotation),
+            Grouping::Group(_) => None,
+            Grouping::Auto => self.suitable(context, jobs)?,
+        };
+        let Some(rotation) = rotation else {
+            return Err(GpuError::Unsupported(format!(
+                "{}: no block of {} has room for a rotation",
+                self.params.name,
+                context.info().name
+            )));
+        };
+        context.allow(rotation.kernel, &rotation.launch)?;
+        Ok(rotation)
+    }
+
+    fn suitable(&self, context: &Context, jobs: usize) -> Result<Option<Rotation>, GpuError> {
+        if self.params.ring_degree <= SOLO_DEGREE || self.params.glwe_dimension != 1 {
+            let solo = self.solo(context, jobs)?;
+            if solo.is_some() {
+                return Ok(solo);
+            }
+        }
+        let mut best = None;
+        for group in GROUPS {
+            let Some((rotation, at_once)) = self.grouped(context, group, jobs)? else {
+                continue;
+            };
+            if at_once as usize >= jobs {
+                return Ok(Some(rotation));
+            }
+            // Larger groups come first; those below the best size only stand in for it.
+            if group >= THROUGHPUT_GROUP || best.is_none() {
+                best = Some(rotation);
+            }
+        }
+        Ok(best)
+    }
+}
