@@ -277,25 +277,14 @@ pub fn wopbs_function(machine: &Machine, params: &ParamSet) -> Bound {
     )
 }
 
-/// Blind rotation by NTT modulo one prime of 50 bits: a bound from below, since sums at `paper` need a few bits more.
-pub fn ntt_rotation(machine: &Machine, params: &ParamSet, key_bytes: u64) -> Bound {
+/// Exact blind rotation by f64 FFT of the halves of key words: twice the products, and twice the transforms back.
+pub fn halves_rotation(machine: &Machine, params: &ParamSet, key_bytes: u64) -> Bound {
     let n = params.ring_degree;
     let (transforms, products) = polynomials(params, params.ggsw_rows());
-    // Three vpmadd52 a butterfly, two for a product of 100 bits that is added without reduction.
-    let multiplications = transforms * 3.0 * butterflies(n) + products * 2.0 * n as f64;
-    let cycles = params.lwe_dimension as f64 * multiplications / LANES / MULTIPLICATIONS_PER_CYCLE;
-    longer(
-        machine,
-        (
-            cycles / machine.clock,
-            format!(
-                "{:.2}·10^9 vpmadd52 on {LANES} words, {MULTIPLICATIONS_PER_CYCLE} per cycle",
-                cycles * MULTIPLICATIONS_PER_CYCLE / 1e9
-            ),
-        ),
-        key_bytes,
-        SINGLE,
-    )
+    let columns = (params.glwe_dimension + 1) as f64;
+    let step = (transforms + columns) * fft_flops(n) + 2.0 * products * 8.0 * (n as f64 / 2.0);
+    let flops = params.lwe_dimension as f64 * step;
+    longer(machine, floating(machine, flops), key_bytes, SINGLE)
 }
 
 /// Blind rotation by f64 FFT, then the key switch, which reads its key once.
