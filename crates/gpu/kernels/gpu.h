@@ -15,12 +15,12 @@
 
 #define METHOD inline
 #define DEVICE static METHOD
-#define LAUNCH_BOUNDS(threads, blocks)
+#define LAUNCH_BOUNDS(threads, blocks) threads
 // A kernel, and its entry among those that a module finds by name.
 #define KERNEL(name, Args, bounds)                                                            \
     static void name(const Args &args);                                                       \
     static void name##_entry(const void *args) { name(*static_cast<const Args *>(args)); }    \
-    static const toroid::shim::Registration name##_registration(#name, name##_entry, sizeof(Args)); \
+    static const toroid::shim::Registration name##_registration(#name, name##_entry, bounds); \
     static void name(const Args &args)
 
 namespace toroid {

@@ -347,8 +347,9 @@ API cuFuncSetAttribute(void *function, int attribute, int value) {
     return SUCCESS;
 }
 
-API cuFuncGetAttribute(int *value, int attribute, void *) {
-    *value = attribute == 0 ? 1024 : 0;  // MAX_THREADS_PER_BLOCK
+API cuFuncGetAttribute(int *value, int attribute, void *function) {
+    const u32 most = static_cast<const toroid::shim::Kernel *>(function)->most_threads;
+    *value = attribute == 0 ? static_cast<int>(most) : 0;  // MAX_THREADS_PER_BLOCK
     return SUCCESS;
 }
 
@@ -381,7 +382,8 @@ API cuLaunchKernelEx(const Configuration *launch, void *function, void **paramet
         }
         const Properties own = properties[function];
         const u32 most = resident_blocks(what.threads, what.shared_bytes) * static_cast<u32>(setting("processors"));
-        if (what.shared_bytes > own.dynamic_shared || what.threads == 0 || what.threads > 1024 || launch->block[1] != 1 ||
+        if (what.shared_bytes > own.dynamic_shared || what.threads == 0 ||
+            what.threads > static_cast<const toroid::shim::Kernel *>(function)->most_threads || launch->block[1] != 1 ||
             launch->block[2] != 1 || what.grid[0] == 0 || what.grid[1] == 0 || what.grid[2] == 0 || what.cluster == 0 ||
             what.grid[0] % what.cluster != 0 || (what.cluster > 1 && setting("capability") < 90) ||
             what.cluster > (own.large_clusters ? 16u : 8u)) {

@@ -214,7 +214,7 @@ u32 &fault() {
     return number;
 }
 
-Registration::Registration(const char *name, Entry entry, unsigned long bytes) { kernels().push_back({name, entry, bytes}); }
+Registration::Registration(const char *name, Entry entry, u32 most_threads) { kernels().push_back({name, entry, most_threads}); }
 
 const Kernel *kernel(const char *name) {
     const auto &all = kernels();

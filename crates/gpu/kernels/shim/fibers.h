@@ -33,13 +33,14 @@ using Entry = void (*)(const void *args);
 
 // Makes a kernel known by its name.
 struct Registration {
-    Registration(const char *name, Entry entry, unsigned long bytes);
+    Registration(const char *name, Entry entry, u32 most_threads);
 };
 
 struct Kernel {
     const char *name;
     Entry entry;
-    unsigned long bytes;
+    // Of a block.
+    u32 most_threads;
 };
 
 // The kernel of this name, or null.
