@@ -10,6 +10,7 @@ use toroid_client::location::Location;
 use toroid_cores::engine::{Counted, RtlBackend};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::{Backend, BackendError};
+use toroid_gpu::{GpuBackend, GpuError, GpuOptions};
 use toroid_sim::memory::Timing;
 use toroid_sim::toolchain::cache_folder;
 use toroid_task::Progress;
@@ -25,6 +26,10 @@ enum Name {
     /// This machine's processor.
     #[default]
     Cpu,
+    /// NVIDIA GPUs of compute capability 8.0 or more; wide functions and columns of rings stay on the processor.
+    Gpu,
+    /// GPUs where there are any, else the processor.
+    Auto,
     /// The SystemVerilog engine of hw/ in a simulator, cycle by cycle: slow; for sets with k = 1. It always computes by ntt.
     Rtl,
 }
@@ -94,6 +99,8 @@ impl BackendArgs {
         let arithmetic = self.arithmetic.chosen();
         let option = match (self.backend, arithmetic) {
             (Name::Rtl, _) => Some("--backend rtl".to_owned()),
+            (Name::Gpu, _) => Some("--backend gpu".to_owned()),
+            (Name::Auto, _) => Some("--backend auto".to_owned()),
             (Name::Cpu, Some(arithmetic)) => Some(format!("--arithmetic {arithmetic}")),
             (Name::Cpu, None) => None,
         };
@@ -125,8 +132,33 @@ impl BackendArgs {
                 return Err(usage(format!("{option} is for --backend rtl")));
             }
         }
-        Ok(Computing::by(arithmetic.unwrap_or(ArithmeticKind::Fft)))
+        let arithmetic = arithmetic.unwrap_or_default();
+        if self.backend == Name::Cpu {
+            return Ok(Computing::by(arithmetic));
+        }
+        match (gpu(arithmetic), self.backend) {
+            (Ok(backend), name) => {
+                if name == Name::Auto {
+                    let devices: Vec<_> = backend.devices().map(|device| &*device.name).collect();
+                    output.note(format!("computing on the GPU: {}", devices.join(", ")));
+                }
+                Ok(Computing {
+                    backend: Arc::new(backend),
+                    simulated: None,
+                })
+            }
+            (Err(reason), Name::Auto) => {
+                output.note(format!("computing on the processor: {reason}"));
+                Ok(Computing::by(arithmetic))
+            }
+            (Err(reason), _) => Err(anyhow!("--backend gpu: {reason}")),
+        }
     }
+}
+
+/// The GPUs of this machine.
+fn gpu(arithmetic: ArithmeticKind) -> Result<GpuBackend, GpuError> {
+    GpuBackend::new(arithmetic, &GpuOptions::default())
 }
 
 /// What computes on an image.
