@@ -102,7 +102,10 @@ fn the_simulated_engine_gives_the_sample_of_the_exact_path() {
 fn what_the_simulated_engine_does_not_do_is_wrong_usage() {
     let place = Place::new();
     for (line, words) in [
-        ("demo --backend gpu", &["gpu", "cpu", "rtl"][..]),
+        (
+            "demo --backend tpu",
+            &["tpu", "cpu", "gpu", "auto", "rtl"][..],
+        ),
         (
             "demo --backend rtl --lanes 12",
             &["power of two from 4 to 256"],
