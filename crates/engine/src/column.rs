@@ -135,8 +135,10 @@ pub struct MapFacts {
     pub outputs: Vec<MapOutput>,
     /// Bootstraps in all rows together.
     pub bootstraps: u64,
-    /// For each bootstrapped value its rows, the bits of its messages and the functions that are applied to it.
+    /// For each bootstrapped value its rows, the bits of its messages and the functions that are applied to it, sample by sample.
     pub tasks: Vec<MapTask>,
+    /// The functions of each value, or of two values, that a ciphertext is taken apart for, by ciphertexts of a ring.
+    pub on_ciphertext: Vec<usize>,
 }
 
 /// Bootstraps of the rows of one value.
@@ -390,6 +392,12 @@ fn facts(plan: &Plan) -> MapFacts {
         })
     };
     let tasks = plan.tasks.iter().filter(|task| !task.functions.is_empty());
+    let tasks = tasks.map(|task| MapTask {
+        rows: plan.values.get(task.input).map_or(0, |value| value.rows),
+        input_bits: task.input_bits,
+        functions: task.functions.len(),
+    });
+    let tasks: Vec<MapTask> = tasks.collect();
     MapFacts {
         outputs: plan
             .outputs
@@ -398,12 +406,7 @@ fn facts(plan: &Plan) -> MapFacts {
             .filter_map(output)
             .collect(),
         bootstraps: plan.bootstraps(),
-        tasks: tasks
-            .map(|task| MapTask {
-                rows: plan.values.get(task.input).map_or(0, |value| value.rows),
-                input_bits: task.input_bits,
-                functions: task.functions.len(),
-            })
-            .collect(),
+        on_ciphertext: tasks.iter().map(|task| task.functions).collect(),
+        tasks,
     }
 }

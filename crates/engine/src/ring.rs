@@ -8,6 +8,8 @@
 //! Columns of samples become ring columns on their way in, and the result of a function becomes samples on its way out ([`RingForm`]), under
 //! the keys between both ([`toroid_rns::samples`]). Rows of such columns stand in as many pieces as a ciphertext has chunks.
 
+mod pairs;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use toroid_isa::{AssumePresent, Instruction, KeyKind, Program, VrNumber, verify};
@@ -38,6 +40,7 @@ use crate::partial::Origin;
 use crate::register::Attributes;
 use crate::requester::Requester;
 use crate::table::Content;
+use pairs::Pairs;
 
 /// The form of the result of a program on ring columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,7 +140,11 @@ pub struct RingForecast<'a> {
 /// A program on ring columns, taken apart.
 struct RingPlan {
     plan: Plan,
+    /// The functions of two values.
+    pairs: Pairs,
     output: ValueId,
+    /// The values that the output is made of.
+    needed: BTreeSet<ValueId>,
     /// log2 of the pieces of each value.
     pieces: HashMap<ValueId, u32>,
     facts: MapFacts,
@@ -306,13 +313,15 @@ impl RingForecast<'_> {
             inputs: &inputs,
             functions: &|tv| (self.functions)(tv).map_or((None, None), |(i, o)| (Some(i), Some(o))),
         };
-        let plan = Plan::new(&setting, self.program, &[])?;
+        let mut plan = Plan::new(&setting, self.program, &[])?;
         let (vr, output) = *plan
             .outputs
             .first()
             .ok_or_else(|| self.refused(None, "a program without a result"))?;
         let pieces = self.pieces(&plan)?;
-        let (variance, log2_failure) = self.noise(&plan, output)?;
+        let pairs = Pairs::find(&plan, self.set);
+        let needed = pairs.needed(&plan, output);
+        let (variance, log2_failure) = self.noise(&plan, (&pairs, &needed), output)?;
         let encoding = self.encoding(&plan, output)?;
         let tasks = plan.tasks.iter().filter(|task| !task.functions.is_empty());
         let tasks = tasks.map(|task| MapTask {
@@ -321,7 +330,11 @@ impl RingForecast<'_> {
             functions: task.functions.len(),
         });
         let tasks: Vec<MapTask> = tasks.collect();
+        for task in &mut plan.tasks {
+            task.functions.retain(|(_, value)| needed.contains(value));
+        }
         let bootstraps = plan.bootstraps();
+        let on_ciphertext = pairs.functions(&plan);
         let stored = match self.form {
             RingForm::Column => {
                 variance + pair_variance(self.set.params(), self.set.computed_width)
@@ -344,10 +357,13 @@ impl RingForecast<'_> {
             }],
             bootstraps,
             tasks,
+            on_ciphertext,
         };
         Ok(RingPlan {
             plan,
+            pairs,
             output,
+            needed,
             pieces,
             facts,
             variance,
@@ -444,13 +460,18 @@ impl RingForecast<'_> {
     }
 
     /// The variance of a row of the output, and the failure probability; checks the widths of all values.
-    fn noise(&self, plan: &Plan, output: ValueId) -> Result<(f64, f64), EngineError> {
+    fn noise(
+        &self,
+        plan: &Plan,
+        (pairs, needed): (&Pairs, &BTreeSet<ValueId>),
+        output: ValueId,
+    ) -> Result<(f64, f64), EngineError> {
         let mut sources: HashMap<ValueId, Sources> = HashMap::new();
         let mut known: HashMap<ValueId, Known> = HashMap::new();
         let mut converted = BTreeSet::new();
-        for id in plan.needed() {
+        for &id in needed {
             let value = &plan.values[id];
-            let bits = self.encoding(plan, id)?.bits();
+            self.encoding(plan, id)?;
             let of = |id: &ValueId| sources.get(id).cloned().unwrap_or_default();
             let made = match value.operation {
                 Operation::Input(vr) => {
@@ -472,13 +493,6 @@ impl RingForecast<'_> {
                     Sources::of(id, facts.log2_failure)
                 }
                 Operation::Add(a, b) | Operation::Sub(a, b) => {
-                    for operand in [a, b] {
-                        let own = self.encoding(plan, operand)?.bits();
-                        if own != bits {
-                            let what = format!("a sum of messages of {own} and {bits} bits");
-                            return Err(self.refused(None, what));
-                        }
-                    }
                     let sign = match value.operation {
                         Operation::Add(..) => 1.0,
                         _ => -1.0,
@@ -488,17 +502,29 @@ impl RingForecast<'_> {
                 Operation::Mul(a, factor) => of(&a).times(factor.into()),
                 Operation::AddInt(a, _) => of(&a),
                 Operation::Bootstrap(task) => {
-                    let task = &plan.tasks[task];
-                    let own = self.encoding(plan, task.input)?.bits();
-                    if own != task.input_bits {
-                        let expected = task.input_bits;
-                        let what = format!("a function of {expected} bits of a message of {own}");
-                        return Err(self.refused(None, what));
-                    }
-                    let input = of(&task.input);
-                    let (variance, failure) = self.set.table_noise(input.variance(&known));
+                    let (before, (variance, failure)) = match pairs.of_task(task) {
+                        Some(pair) => {
+                            let [high, low] = pair.values.map(|value| of(&value));
+                            let variances = [&high, &low].map(|input| input.variance(&known));
+                            let before = log2_add(high.log2_failure, low.log2_failure);
+                            (before, self.set.table_noise_of_two(variances))
+                        }
+                        None => {
+                            let task = &plan.tasks[task];
+                            let own = self.encoding(plan, task.input)?.bits();
+                            if own != task.input_bits {
+                                let expected = task.input_bits;
+                                let what =
+                                    format!("a function of {expected} bits of a message of {own}");
+                                return Err(self.refused(None, what));
+                            }
+                            let input = of(&task.input);
+                            let noise = self.set.table_noise(input.variance(&known));
+                            (input.log2_failure, noise)
+                        }
+                    };
                     known.insert(id, Known::shared(variance));
-                    Sources::of(id, log2_add(input.log2_failure, failure).min(0.0))
+                    Sources::of(id, log2_add(before, failure).min(0.0))
                 }
                 Operation::Sum(a, group) => {
                     let rows = of(&a);
@@ -602,7 +628,7 @@ impl RingPlan {
         let plan = &self.plan;
         let mut numbers: HashMap<ValueId, usize> = HashMap::new();
         let (mut steps, mut made) = (Vec::new(), 0);
-        for id in plan.needed() {
+        for &id in &self.needed {
             if numbers.contains_key(&id) {
                 continue;
             }
@@ -619,20 +645,28 @@ impl RingPlan {
                 Operation::Mul(a, factor) => Step::Multiply(number(a), factor),
                 Operation::AddInt(a, constant) => Step::AddConstant(number(a), constant, bits),
                 Operation::Bootstrap(task) => {
-                    let task = &plan.tasks[task];
-                    let functions = task.functions.iter();
-                    // Nothing else reads the value that is returned.
-                    let tables = functions.map(|(tv, value)| {
-                        let above = match form {
-                            RingForm::Samples if *value == self.output => Above::Padding,
-                            _ => Above::Nothing,
-                        };
-                        table(*tv, above)
+                    let (mut tables, mut values) = (Vec::new(), Vec::new());
+                    for together in self.pairs.together(task) {
+                        for (tv, value) in &plan.tasks[together].functions {
+                            // Nothing else reads the value that is returned.
+                            let above = match form {
+                                RingForm::Samples if *value == self.output => Above::Padding,
+                                _ => Above::Nothing,
+                            };
+                            let own = table(*tv, above)?;
+                            tables.push(match self.pairs.of_task(together) {
+                                Some(pair) => pair.table(&own, |tv| table(tv, Above::Nothing))?,
+                                None => own,
+                            });
+                            values.push(*value);
+                        }
+                    }
+                    steps.push(match self.pairs.of_task(task) {
+                        Some(pair) => Step::TablesOfTwo(pair.values.map(number), tables),
+                        None => Step::Tables(number(plan.tasks[task].input), tables),
                     });
-                    let tables = tables.collect::<Result<Vec<_>, _>>()?;
-                    steps.push(Step::Tables(number(task.input), tables));
-                    for (_, value) in &task.functions {
-                        numbers.insert(*value, made);
+                    for value in values {
+                        numbers.insert(value, made);
                         made += 1;
                     }
                     continue;

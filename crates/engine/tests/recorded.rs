@@ -46,11 +46,11 @@ fn ciphertexts_and_samples_break_even() {
         let two = times.ciphertext(&TINY_RING, [2, 1]).unwrap();
         assert_eq!(two, ms(2750) / slots as u32);
         // A row takes 4·5 + 20 ms on one slot, a ciphertext 1.25 s.
-        let rows = times.break_even(&TINY_WOPBS, &TINY_RING, &[(4, 1)]);
+        let rows = times.break_even(&TINY_WOPBS, &TINY_RING, (&[(4, 1)], &[1]));
         assert_eq!(rows.unwrap(), Some(32));
     }
     let slow = times(1, &TINY_WOPBS, 0.0, 1.0);
-    let rows = slow.break_even(&TINY_WOPBS, &TINY_RING, &[(4, 1)]);
+    let rows = slow.break_even(&TINY_WOPBS, &TINY_RING, (&[(4, 1)], &[1]));
     assert_eq!(rows.unwrap(), None, "a ciphertext has 256 rows");
     assert!(slow.ciphertext(&TINY_RING9, [1]).is_err());
 }

@@ -14,7 +14,7 @@ use toroid_engine::{
 };
 use toroid_isa::{Program, VrNumber};
 use toroid_rns::batch::{MATRIX_BYTES, write_keys};
-use toroid_rns::ring_set::{RingSet, TINY_RING};
+use toroid_rns::ring_set::{RingSet, TINY_RING, TINY_RING9};
 use toroid_rns::samples::{GADGET, SampleKeys};
 use toroid_rns::stored::{Layout, StoredColumn};
 use toroid_rns::{Batch, Context, EvaluationKeys, KeyRequest, SecretKey};
@@ -416,4 +416,116 @@ fn what_does_not_go_between_samples_and_a_ring_is_refused() {
         RingForm::Column,
     );
     assert!(noisy.unwrap().facts.outputs[0].noise.log2_failure() > -1.0);
+}
+
+/// Functions of sums of multiples of functions of two narrow columns, signed or not, become one table of both columns, and give what they give one by one:
+/// `v = 3·g(x) - 2·h(y) + 5·g(y) + 7`, then f(v), and f of another sum. What a function of one column alone is does not change.
+#[test]
+fn functions_of_two_narrow_columns_are_one_table() {
+    let set = &TINY_RING9;
+    let mut rng = Csprng::from_seed([41; 32]);
+    let client = ClientKey::generate(&TINY_WOPBS, &mut rng);
+    let secret = SecretKey::derive(set, &client).unwrap();
+    let none = Progress::none();
+    let key = write_keys(Vec::new(), set, &secret, &mut rng, &none).unwrap();
+    let engine = engine();
+    store(&engine, 0, &key, key.len()).unwrap();
+    for (signed, x_bits, y_bits) in [(false, 5, 4), (true, 3, 5)] {
+        let [x_encoding, y_encoding] = [x_bits, y_bits].map(|bits| Encoding::new(bits, signed));
+        let (x_encoding, y_encoding) = (x_encoding.unwrap(), y_encoding.unwrap());
+        let draw = |encoding: Encoding, step: i64| -> Vec<i64> {
+            let (first, size) = (encoding.messages().start, 1 << encoding.bits());
+            (0..256)
+                .map(|row| (row * step + row / 32) % size + first)
+                .collect()
+        };
+        let (x, y) = (draw(x_encoding, 7), draw(y_encoding, 5));
+        let sign = if signed { "" } else { " unsigned" };
+        let text = format!(
+            "\
+.reg x = cor:1
+.reg y = cor:2
+.reg a = cor:3
+.reg b = cor:4
+.tv g{sign} in={x_bits} out=9 = x * 11 - 3
+.tv h{sign} in={y_bits} out=9 = x * x
+.tv k{sign} in={y_bits} out=5 = x / 2 + 1
+.tv f{sign} in=9 out=9 = x * 3 + x / 4
+    bootstrap [h, k], [a, b], y
+    bootstrap g, x
+    homintmult x, 3
+    homintmult a, 2
+    homsub x, a
+    homintmult b, 5
+    homadd x, b
+    homintadd x, 7
+    mov y, x
+    homadd y, b
+    bootstrap f, x
+    bootstrap f, y
+    homadd x, y
+    return x
+"
+        );
+        let assembly = toroid_isa::assemble(&text).unwrap();
+        for vector in &assembly.test_vectors {
+            let table = vector.table(TINY_WOPBS.message_bits).unwrap();
+            let encoding = |bits: Option<u32>| Encoding::new(bits.unwrap(), signed).unwrap();
+            let (input, output) = (encoding(vector.p_in), encoding(vector.p_out));
+            let bytes = glwe::function_bytes(&TINY_WOPBS, input, output, &table).unwrap();
+            let attributes = Attributes {
+                encoding: Some(input),
+                output: Some(output),
+                ..Attributes::default()
+            };
+            put(&engine, vector.vr, &bytes, attributes).unwrap();
+        }
+        let columns = [(x_encoding, &x), (y_encoding, &y)].map(|(encoding, numbers)| {
+            let modulus = 1i64 << encoding.bits();
+            let messages = numbers.iter().map(|x| x.rem_euclid(modulus) as u32);
+            let place = (Layout::plain(encoding.bits()), set.seeded_width);
+            let messages: Vec<u32> = messages.collect();
+            StoredColumn::encrypt_in(&secret, place, &messages, &mut rng).unwrap()
+        });
+        let inputs = [(1, x_encoding, &columns[0]), (2, y_encoding, &columns[1])];
+        let inputs = inputs.map(|(data, encoding, column)| RingInput {
+            vr: cor(0, data),
+            attributes: Attributes {
+                encoding: Some(encoding),
+                log2_variance: Some(-40.0),
+                ..Attributes::default()
+            },
+            operand: RingOperand::Column(column),
+        });
+        let job = RingJob {
+            program_vr: vr("prg:0:0"),
+            program: &assembly.program,
+            set,
+            inputs: &inputs,
+            form: RingForm::Column,
+        };
+        let made = engine.map_ring(&job, 1 << 20, &CancelToken::new()).unwrap();
+        // Two tables in place of five functions of four values.
+        assert_eq!(made.facts.bootstraps, 2 * 256);
+        assert_eq!(made.facts.on_ciphertext, [2]);
+        assert_eq!(made.facts.tasks.len(), 4);
+        let RingRows::Column(column) = &made.rows else {
+            panic!("samples in place of a ring column");
+        };
+        let first = if signed { -256 } else { 0 };
+        let wrapped =
+            |value: i64, first: i64, modulus: i64| (value - first).rem_euclid(modulus) + first;
+        let f = |value: i64| {
+            let x = wrapped(value, first, 512);
+            x * 3 + x.div_euclid(4)
+        };
+        let row = |(x, y): (&i64, &i64)| {
+            let (g, h, k) = (x * 11 - 3, y * y, y.div_euclid(2) + 1);
+            // k has the upper five of nine bits.
+            let v = 3 * g - 2 * h + 5 * 16 * k + 7;
+            (f(v) + f(v + 5 * 16 * k)).rem_euclid(512) as u32
+        };
+        let expected: Vec<u32> = x.iter().zip(&y).map(row).collect();
+        assert_eq!(column.decrypt(&secret).unwrap(), expected);
+    }
 }

@@ -60,6 +60,9 @@ pub enum Step {
     Sum(usize, usize, u32),
     /// Tables of a value, which share its digits. A table takes as many bits as the set has.
     Tables(usize, Vec<Table>),
+    /// Tables of two values, which share the digits of both: of the high part of the index, then of the low one, with at most as many bits each as
+    /// [`RingSet::bits_of_two`] says. A message of fewer bits is at the top of its part.
+    TablesOfTwo([usize; 2], Vec<Table>),
 }
 
 /// What a program finds at the number of an input.
@@ -257,8 +260,21 @@ impl Batch {
                     sums
                 }
                 Step::Tables(a, tables) => {
-                    let made = self.tables(value(a)?, tables, turns)?;
+                    let column = value(a)?;
+                    let made = self.with_slots(tables, turns, |slots| {
+                        self.pipeline.look_up(slots, column, tables)
+                    })?;
                     values.extend(made);
+                    continue;
+                }
+                Step::TablesOfTwo([high, low], tables) => {
+                    let columns = [value(high)?, value(low)?];
+                    let made = self.with_slots(tables, turns, |slots| {
+                        self.pipeline.look_up_two(slots, columns, tables)
+                    })?;
+                    let name = self.set.name;
+                    let none = || step_error(format!("has a table of two values; {name} has none"));
+                    values.extend(made.ok_or_else(none)?);
                     continue;
                 }
             };
@@ -301,12 +317,13 @@ impl Batch {
         Ok(Plaintext::new(poly, 1.0))
     }
 
-    fn tables(
-        &self,
-        column: &Ciphertext,
+    /// Work on the digits of columns for these tables.
+    fn with_slots<'a, R>(
+        &'a self,
         tables: &[Table],
-        turns: &dyn Turns,
-    ) -> Result<Vec<Ciphertext>, FormatError> {
+        turns: &'a dyn Turns,
+        work: impl FnOnce(&mut Turning<'a>) -> Result<R, RnsError>,
+    ) -> Result<R, FormatError> {
         let entries = 1 << self.set.bits();
         if let Some(table) = tables.iter().find(|table| table.values().len() != entries) {
             let found = table.values().len();
@@ -320,7 +337,7 @@ impl Batch {
             inner: evaluator.with_matrices(Arc::clone(&self.matrices)),
             turns,
         };
-        Ok(self.pipeline.look_up(&mut slots, column, tables)?)
+        Ok(work(&mut slots)?)
     }
 }
 

@@ -303,6 +303,22 @@ impl RingPipeline {
             }
         }
     }
+
+    /// Tables of two columns at level 0, which share what takes both apart. Nothing where a set has none ([`RingSet::bits_of_two`]).
+    pub(crate) fn look_up_two<S: ColumnSlots>(
+        &self,
+        slots: &mut S,
+        [high, low]: [&S::Value; 2],
+        tables: &[Table],
+    ) -> Result<Option<Vec<S::Value>>, S::Error> {
+        let RingPipeline::Wide(pipeline) = self else {
+            return Ok(None);
+        };
+        let digits = pipeline.digits_of_two(slots, high, low)?;
+        let tables = tables.iter();
+        let made = tables.map(|table| pipeline.look_up(slots, &digits, table));
+        made.collect::<Result<Vec<_>, _>>().map(Some)
+    }
 }
 
 impl PartialEq for RingSet {
@@ -388,6 +404,16 @@ impl RingSet {
         match self.tables {
             Tables::Narrow { digits, .. } => digits.0 + digits.1,
             Tables::Wide { high, low, .. } => high.0 + high.1 + low.0 + low.1,
+        }
+    }
+
+    /// The most bits of two messages of which one table takes both: of the high part of its index, then of the low one. A set of tables in one pass has
+    /// none: two passes are no less than those of one table that brings the low message to its place, and of one of the sum.
+    #[must_use]
+    pub fn bits_of_two(&self) -> Option<[u32; 2]> {
+        match self.tables {
+            Tables::Narrow { .. } => None,
+            Tables::Wide { high, low, .. } => Some([high.0 + high.1, low.0 + low.1]),
         }
     }
 
@@ -508,14 +534,26 @@ impl RingSet {
     /// column whose rows have noise of this variance.
     #[must_use]
     pub fn table_noise(&self, variance: f64) -> (f64, f64) {
-        match self.parameters().table_noise(variance.sqrt()) {
-            Some(TableNoise {
-                deviation,
-                log2_failure,
-                ..
-            }) if log2_failure < 0.0 => (deviation * deviation, log2_failure),
-            _ => (1.0, 0.0),
+        stated(self.parameters().table_noise(variance.sqrt()))
+    }
+
+    /// The same for a table of two columns whose rows have noise of these variances, the high part's first ([`RingSet::bits_of_two`]).
+    #[must_use]
+    pub fn table_noise_of_two(&self, variances: [f64; 2]) -> (f64, f64) {
+        stated(match self.parameters() {
+            Parameters::Narrow(_) => None,
+            Parameters::Wide(candidate) => candidate.table_noise_of_two(variances.map(f64::sqrt)),
+        })
+    }
+}
+
+/// The variance and log2 of the failure probability of a result: of one of which nothing can be said, those of any number.
+fn stated(noise: Option<TableNoise>) -> (f64, f64) {
+    match noise {
+        Some(noise) if noise.log2_failure < 0.0 => {
+            (noise.deviation * noise.deviation, noise.log2_failure)
         }
+        _ => (1.0, 0.0),
     }
 }
 
@@ -570,6 +608,14 @@ mod tests {
                     let (_, failure) = set.table_noise(variance);
                     assert!(failure <= LOG2_FAILURE, "{}: {failure}", set.name);
                 }
+            }
+            // Each of two columns is as if it were alone, with the messages of its part, and what a table makes of them is no worse.
+            if let Some(most) = set.bits_of_two() {
+                assert_eq!(most.iter().sum::<u32>(), set.bits());
+                let (of_two, failure) = set.table_noise_of_two([16.0 * (result + rest); 2]);
+                assert!(failure <= LOG2_FAILURE, "{}: {failure}", set.name);
+                assert!((of_two / result).log2().abs() < 1.0, "{}", set.name);
+                assert_eq!(set.table_noise_of_two([1e-3, rest]), (1.0, 0.0));
             }
             // Decryption would bear far more.
             let coarse = crate::modulus_switch::computed_width(set.params(), set.bits());

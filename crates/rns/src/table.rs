@@ -171,6 +171,19 @@ impl Table {
         }
     }
 
+    /// The table that takes m to the value of `before(m)`, for as many messages as this one has.
+    ///
+    /// # Panics
+    /// If `before` gives a message that the table does not have.
+    #[must_use]
+    pub fn after(&self, before: impl Fn(usize) -> usize) -> Table {
+        let messages = 0..self.values.len();
+        Table {
+            output_bits: self.output_bits,
+            values: messages.map(|m| self.values[before(m)]).collect(),
+        }
+    }
+
     /// Bits of the values, with their padding.
     #[must_use]
     pub fn output_bits(&self) -> u32 {

@@ -225,7 +225,7 @@ impl WideCandidate {
             log2_modulus,
             output_deviation: noise.output.sqrt(),
             bias: noise.bias,
-            log2_failure: self.log2_failure(&noise),
+            log2_failure: self.log2_failure(noise.output, noise.bias),
             first,
             further,
         })
@@ -238,11 +238,29 @@ impl WideCandidate {
     #[must_use]
     pub fn table_noise(&self, input: f64) -> Option<TableNoise> {
         let noise = self.noise(input, TAIL * input).ok()?;
-        Some(TableNoise {
-            deviation: noise.output.sqrt() + noise.bias / TAIL,
-            bias: noise.bias,
-            log2_failure: self.log2_failure(&noise),
-        })
+        Some(self.stated(noise.output, noise.bias))
+    }
+
+    /// The same for a table of two columns ([`WidePipeline::digits_of_two`]) with noise of these standard deviations, the high part's first.
+    #[must_use]
+    pub fn table_noise_of_two(&self, [high, low]: [f64; 2]) -> Option<TableNoise> {
+        let part = |part: Part, input: f64| {
+            let phases = self.maps(part).phases(input);
+            self.part(part, phases, TAIL * input).ok()
+        };
+        let parts = [part(Part::High, high)?, part(Part::Low, low)?];
+        let values = self.values(parts.each_ref());
+        let output = self.maps(Part::High).coefficients(values);
+        Some(self.stated(output, bias_of(parts.each_ref())))
+    }
+
+    /// What is said of a result with noise of this variance and what cleaning leaves.
+    fn stated(&self, output: f64, bias: f64) -> TableNoise {
+        TableNoise {
+            deviation: output.sqrt() + bias / TAIL,
+            bias,
+            log2_failure: self.log2_failure(output, bias),
+        }
     }
 
     /// The same for the rows of a mask; nothing where the pipeline lacks levels, as it does for an encrypted mask without a spare one.
@@ -277,17 +295,17 @@ impl WideCandidate {
                 before = (selectors * self.degree as f64).log2() + log2_tail(TAIL, 1.0);
             }
         }
+        let stated = self.stated(noise.output, noise.bias);
         Some(TableNoise {
-            deviation: noise.output.sqrt() + noise.bias / TAIL,
-            bias: noise.bias,
-            log2_failure: log2_add(self.log2_failure(&noise), before).min(0.0),
+            log2_failure: log2_add(stated.log2_failure, before).min(0.0),
+            ..stated
         })
     }
 
-    fn log2_failure(&self, noise: &WideNoise) -> f64 {
-        let margin = (-f64::from(self.output_bits) - 1.0).exp2() - noise.bias;
+    fn log2_failure(&self, output: f64, bias: f64) -> f64 {
+        let margin = (-f64::from(self.output_bits) - 1.0).exp2() - bias;
         // Beyond a quarter of half a step, terms of higher order than those bounded may count.
-        if noise.bias > margin / 4.0 {
+        if bias > margin / 4.0 {
             return 0.0;
         }
         let digits = [self.shape.high, self.shape.low];
@@ -295,7 +313,7 @@ impl WideCandidate {
         let selectors = f64::from(selectors.iter().sum::<u32>());
         let before = selectors.log2() + log2_tail(TAIL, 1.0);
         let rows = (self.degree as f64).log2();
-        (log2_add(before, log2_tail(margin, noise.output)) + rows).min(0.0)
+        (log2_add(before, log2_tail(margin, output)) + rows).min(0.0)
     }
 
     /// The noise of a table of one column with noise of this standard deviation and off by `shift` at most beside (in turns).
@@ -304,10 +322,7 @@ impl WideCandidate {
     /// [`NoLevel`] for a shape whose levels do not do.
     pub fn noise(&self, input: f64, shift: f64) -> Result<WideNoise, NoLevel> {
         let noise = self.noise_by_level();
-        let (high_unit, low_unit) = (
-            (-f64::from(self.shape.high.bits())).exp2(),
-            (-f64::from(self.shape.low.bits())).exp2(),
-        );
+        let high_unit = (-f64::from(self.shape.high.bits())).exp2();
         let low_phases = self.maps(Part::Low).phases(input / high_unit);
         let low = self.part(Part::Low, low_phases, shift / high_unit)?;
         // Both halves are weighted with values below 2^-h, and join.
@@ -322,9 +337,24 @@ impl WideCandidate {
             .phases((input * input + low_column).sqrt());
         let high = self.part(Part::High, high_phases, shift)?;
 
-        let all = (-(high_unit * low_unit).log2()) as usize;
+        let values = self.values([&high, &low]);
+        let output = self.maps(Part::High).coefficients(values);
+        let bias = bias_of([&high, &low]);
+        Ok(WideNoise {
+            low_phases,
+            low_column,
+            high_phases,
+            values,
+            output,
+            bias,
+        })
+    }
+
+    /// E|e|² of a slot of a table's values, at most, from the selectors of its parts.
+    fn values(&self, [high, low]: [&PartNoise; 2]) -> f64 {
+        let noise = self.noise_by_level();
         let late = self.shape.late();
-        let pairs = 1usize << (all as u32 - self.late_bits());
+        let pairs = 1usize << (self.shape.bits() - self.late_bits());
         let level = self.stages + self.shape.pair_level();
         let digits: f64 = high.digits.iter().chain(&low.digits).sum();
         // A sum's values are half as large as the result's, where they are taken apart.
@@ -339,17 +369,7 @@ impl WideCandidate {
         }
         // A weighted sum's unit is an integer before it is rescaled.
         let unit = (f64::from(self.output_bits) - f64::from(self.log2_fine)).exp2();
-        values += 2.0 * unit * unit;
-        let output = self.maps(Part::High).coefficients(values);
-        let bias = (1.0 + low.bias) * (1.0 + high.bias) - 1.0;
-        Ok(WideNoise {
-            low_phases,
-            low_column,
-            high_phases,
-            values,
-            output,
-            bias,
-        })
+        values + 2.0 * unit * unit
     }
 
     /// Bits of all late digits.
@@ -495,6 +515,11 @@ pub fn tail_at(x: f64) -> f64 {
         }
     }
     high
+}
+
+/// What cleaning leaves in products of the selectors of parts.
+fn bias_of([high, low]: [&PartNoise; 2]) -> f64 {
+    (1.0 + low.bias) * (1.0 + high.bias) - 1.0
 }
 
 /// Values of the largest digit.

@@ -118,6 +118,8 @@ fn programs_on_columns_give_what_an_interpreter_gives() {
     let wrong = vec![Table::new(3, 4, vec![0; 8]).unwrap()];
     let steps = [Step::Input(0), Step::Tables(0, wrong)];
     assert!(run(&steps, &columns[0], 1).contains("8 values"));
+    let of_two = [Step::Input(0), Step::TablesOfTwo([0, 0], vec![table(&f)])];
+    assert!(run(&of_two, &columns[0], 1).contains("tiny-ring has none"));
     let theirs = encrypt(SET, &other, &x, &mut rng);
     assert!(run(&[Step::Input(0)], &theirs, 0).contains("another key"));
     turns.0.cancel();
@@ -212,6 +214,30 @@ fn wide_tables_on_columns_give_what_an_interpreter_gives() {
         found.unwrap(),
         sums.into_iter().map(mixed).collect::<Vec<_>>()
     );
+    // A table of two columns, whose messages have all bits of its parts, or fewer.
+    let bits = [set.bits_of_two().unwrap(), [3, 4]];
+    for [high, low] in bits {
+        let narrow = [(&x, high), (&y, low)].map(|(messages, bits)| {
+            let messages: Vec<u32> = messages.iter().map(|m| m % (1 << bits)).collect();
+            let place = (Layout::plain(bits), set.seeded_width);
+            let column = StoredColumn::encrypt_in(&secret, place, &messages, &mut rng).unwrap();
+            (messages, column)
+        });
+        let [(x, x_column), (y, y_column)] = &narrow;
+        let both = vec![table(&mixed), table(&divide)];
+        let steps = [
+            Step::Input(0),
+            Step::Input(1),
+            Step::TablesOfTwo([0, 1], both),
+        ];
+        for (output, f) in [(2, &mixed as &dyn Fn(u32) -> u32), (3, &divide)] {
+            let value = batch.run(&[x_column, y_column], &steps, output, &turns);
+            let found = store(set, &value.unwrap(), &secret, rows).decrypt(&secret);
+            let index = |(x, y): (&u32, &u32)| f(x << (9 - high) | y << (4 - low));
+            let right: Vec<u32> = x.iter().zip(y).map(index).collect();
+            assert_eq!(found.unwrap(), right);
+        }
+    }
     // A run that is stopped in either pass, or in the table, ends at once.
     let endless = Until(Cell::new(u32::MAX));
     batch.run(&[&stored], &again, 1, &endless).unwrap();

@@ -356,7 +356,8 @@ fn more_inputs_than_a_command_has_are_refused() {
     }
 }
 
-/// Two columns in one message, and functions of it: a table of two arguments.
+/// Functions of two columns, in the forms that a program has for them: of one message with both, of a message that is one's upper bits and the
+/// other's lower ones, and of two narrow messages, one of which a function brings to its place.
 #[test]
 fn a_function_of_two_columns() {
     let (place, ..) = WIDE.drive();
@@ -367,23 +368,72 @@ fn a_function_of_two_columns() {
             .collect()
     };
     let (x, y) = (draw(32), draw(16));
-    for (name, rows) in [("a", &x), ("b", &y)] {
-        place.column(name, rows, &WIDE.options());
+    for (name, rows, bits) in [("x5", &x, 5), ("x9", &x, 9), ("y4", &y, 4), ("y9", &y, 9)] {
+        let options = format!("--ring {} --bits {bits} --unsigned", WIDE.name);
+        place.column(name, rows, &options);
     }
-    let program = "\
+    let map = |[x_bits, y_bits]: [u32; 2], body: &str| {
+        let program = format!(
+            "\
 .reg x = cor:0
 .reg y = cor:1
-.tv product unsigned in=9 out=9 = (x / 16) * (x % 16)
+.tv lower   unsigned in=4   out=9 = x
+.tv product unsigned in=5+4 out=9 = x * y
+.tv ratio   unsigned in=5+4 out=5 = y == 0 ? 0 : x / y
 
-    homintmult x, 16
-    homadd x, y
-    bootstrap product, x
+{body}
     return x
+"
+        );
+        fs::write(place.path("two.tasm"), program).unwrap();
+        let inputs = format!("--input x=x{x_bits} --input y=y{y_bits}");
+        let map = format!("map d.img two.tasm {inputs} --output o --replace");
+        let plan = place.json(&format!("{map} --estimate"));
+        let log2_failure = plan["log2_p_fail"].as_f64().unwrap();
+        assert!(log2_failure < -120.0, "{plan}");
+        place.ok(&map);
+        (plan["bootstraps"].clone(), place.rows("o", ""))
+    };
+    let pairs = x.iter().zip(&y);
+    let products: Vec<i64> = pairs.clone().map(|(x, y)| x * y).collect();
+    let packed = "    homintmult x, 16\n    homadd x, y\n    bootstrap product, x";
+    assert_eq!(map([9, 9], packed), (300.into(), products.clone()));
+    let upper = "    homadd x, y\n    bootstrap product, x";
+    assert_eq!(map([5, 9], upper), (300.into(), products.clone()));
+    // What brings y to its place is no bootstrap of its own.
+    let narrow = format!("    bootstrap lower, y\n{upper}");
+    assert_eq!(map([5, 4], &narrow), (300.into(), products));
+    let both = "    bootstrap lower, y\n    homadd x, y\n    bootstrap [product, ratio], [y, x], x\n    homadd x, y\n    homintadd x, 3";
+    let ratio = |x: i64, y: i64| if y == 0 { 0 } else { x / y };
+    let sums = pairs.map(|(&x, &y)| (16 * ratio(x, y) + x * y + 3) % 512);
+    assert_eq!(map([5, 4], both), (600.into(), sums.collect()));
+}
+
+/// The rows that an encrypted column of 0 and 1 selects, and those that a function of another column selects.
+#[test]
+fn rows_that_a_column_selects() {
+    let (place, ..) = WIDE.drive();
+    let x: Vec<i64> = WIDE.random_numbers(12, 300).iter().map(|x| x / 2).collect();
+    let kept: Vec<i64> = x.iter().map(|x| (x * 7 + x / 3) % 2).collect();
+    place.column("values", &x, &WIDE.options());
+    let one_bit = format!("--ring {} --bits 1 --unsigned", WIDE.name);
+    place.column("kept", &kept, &one_bit);
+    let program = "\
+.reg kept = cor:0
+.reg x    = cor:1
+.tv select unsigned in=1+8 out=9 = x ? y : 0
+
+    homadd kept, x
+    bootstrap select, kept
+    return kept
 ";
-    fs::write(place.path("product.tasm"), program).unwrap();
-    place.ok("map d.img product.tasm --input x=a --input y=b --output o");
-    let products = x.iter().zip(&y).map(|(x, y)| x * y);
-    assert_eq!(place.rows("o", ""), products.collect::<Vec<_>>());
+    fs::write(place.path("select.tasm"), program).unwrap();
+    let map = "map d.img select.tasm --input kept=kept --input x=values --output o";
+    place.ok(map);
+    let selected: Vec<i64> = x.iter().zip(&kept).map(|(x, kept)| x * kept).collect();
+    assert_eq!(place.rows("o", ""), selected);
+    place.ok(&format!("{map} --replace --rows 10..290"));
+    assert_eq!(place.rows("o", ""), selected[10..290]);
 }
 
 #[test]

@@ -90,10 +90,13 @@ impl WayTimes {
             (Route::Samples, Some(set)) => plan.rows.div_ceil(set.rows() as u64),
             _ => plan.commands,
         };
-        let functions = tasks.iter().map(|(_, functions)| *functions);
-        let ciphertext = ring.and_then(|set| times.ciphertext(set, functions).ok());
+        let ciphertext = ring.and_then(|set| {
+            let functions = plan.facts.on_ciphertext.iter();
+            times.ciphertext(set, functions.copied()).ok()
+        });
         let break_even = ring.filter(|_| !tasks.is_empty()).and_then(|set| {
-            let rows = times.break_even(plan.params, set, &tasks);
+            let functions = &plan.facts.on_ciphertext;
+            let rows = times.break_even(plan.params, set, (&tasks, functions));
             rows.ok().flatten()
         });
         WayTimes {
@@ -168,7 +171,7 @@ impl WayTimes {
 
 /// Why a plan by samples is better than that by ciphertexts of a ring; nothing where it is not.
 pub(super) fn against_ring(samples: &MapPlan, ring: &MapPlan) -> Option<Reason> {
-    let functions: usize = ring.facts.tasks.iter().map(|task| task.functions).sum();
+    let functions: usize = ring.facts.on_ciphertext.iter().sum();
     let no_other = |what: String| Some(Reason::NoOther(what));
     if functions == 0 {
         return no_other("the program applies no function".to_owned());

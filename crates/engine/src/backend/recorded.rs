@@ -251,7 +251,8 @@ impl RecordedTimes {
         })
     }
 
-    /// The fewest rows that take no longer on a ciphertext of a ring than sample by sample, for a program's tasks on a row: input bits and functions.
+    /// The fewest rows that take no longer on a ciphertext of a ring than sample by sample, for a program's tasks on a row, as input bits and functions, and
+    /// its functions on a ciphertext, as [`RecordedTimes::ciphertext`] has them.
     /// `None` where no rows of one ciphertext do.
     ///
     /// # Errors
@@ -260,9 +261,9 @@ impl RecordedTimes {
         &self,
         params: &ParamSet,
         set: &RingSet,
-        tasks: &[(u32, usize)],
+        (tasks, functions): (&[(u32, usize)], &[usize]),
     ) -> Result<Option<u64>, BackendError> {
-        let batch = self.ciphertext(set, tasks.iter().map(|(_, functions)| *functions))?;
+        let batch = self.ciphertext(set, functions.iter().copied())?;
         let mut row = Duration::ZERO;
         for (bits, functions) in tasks {
             row = row.saturating_add(self.task(params, *bits, *functions)?);
