@@ -339,3 +339,15 @@ pub trait LoadedKey: Any + Send + Sync {
     /// The key as the type of the back end that made it.
     fn as_any(&self) -> &dyn Any;
 }
+
+/// A key as the back end knows it that loaded it.
+///
+/// # Errors
+/// [`BackendError::Failed`] for a key of another back end.
+pub fn loaded<K: 'static>(key: &dyn LoadedKey) -> Result<&K, BackendError> {
+    key.as_any()
+        .downcast_ref::<K>()
+        .ok_or_else(|| BackendError::Failed {
+            reason: "the key was loaded by another back end".to_owned(),
+        })
+}

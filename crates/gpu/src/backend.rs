@@ -10,7 +10,7 @@ use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::schedule::{Pass, Scheduler, Work};
 use toroid_engine::backend::{
     Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, RingKeys,
-    RingMade, RingOperand, RingProgram, check_results,
+    RingMade, RingOperand, RingProgram, check_results, loaded,
 };
 use toroid_isa::KeyKind;
 use toroid_tfhe::arithmetic::ArithmeticKind;
@@ -134,14 +134,6 @@ impl GpuBackend {
     pub fn devices(&self) -> impl Iterator<Item = &DeviceInfo> {
         self.stores.iter().map(|store| store.device.info())
     }
-}
-
-fn loaded(key: &dyn LoadedKey) -> Result<&GpuKey, BackendError> {
-    key.as_any()
-        .downcast_ref::<GpuKey>()
-        .ok_or_else(|| BackendError::Failed {
-            reason: "the key was loaded by another back end".to_owned(),
-        })
 }
 
 /// Bootstraps under a pair of keys.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use toroid_engine::Requester;
 use toroid_engine::backend::{
-    Backend, BackendError, BootstrapTask, KeySink, LoadedKey, results_of_tasks,
+    Backend, BackendError, BootstrapTask, KeySink, LoadedKey, loaded, results_of_tasks,
 };
 use toroid_isa::KeyKind;
 use toroid_ring::goldilocks;
@@ -284,11 +284,7 @@ impl LoadedKey for Laid {
 /// # Errors
 /// [`BackendError::Failed`] for a key of another back end.
 pub fn key_words(key: &dyn LoadedKey) -> Result<&Arc<Vec<u64>>, BackendError> {
-    let key = key.as_any().downcast_ref::<Laid>();
-    key.map(|key| &key.words)
-        .ok_or_else(|| BackendError::Failed {
-            reason: "the key was loaded by another back end".to_owned(),
-        })
+    loaded::<Laid>(key).map(|key| &key.words)
 }
 
 /// A key that is coming.

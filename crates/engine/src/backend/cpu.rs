@@ -24,7 +24,7 @@ use toroid_tfhe::with_modulus;
 use super::schedule::{Call, Pass, Scheduler, Work};
 use super::{
     Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, RingKeys,
-    RingMade, RingOperand, RingProgram, check_results,
+    RingMade, RingOperand, RingProgram, check_results, loaded,
 };
 use crate::requester::Requester;
 use ring::{ConversionKey, RingKey, RingSink};
@@ -360,14 +360,6 @@ macro_rules! loaded_key {
 
 loaded_key!(AnyBootstrappingKey, Bootstrapping);
 loaded_key!(AnyKeySwitchingKey, KeySwitching);
-
-fn loaded<K: 'static>(key: &dyn LoadedKey) -> Result<&K, BackendError> {
-    key.as_any()
-        .downcast_ref::<K>()
-        .ok_or_else(|| BackendError::Failed {
-            reason: "the key was loaded by another back end".to_owned(),
-        })
-}
 
 impl<K: LoadedKey + 'static> KeySink for AnyKeyLoader<K> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
