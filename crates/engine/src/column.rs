@@ -381,6 +381,17 @@ fn known(table: &Table, inputs: &[ColumnInput<'_>], numbers: &[(u64, u64)]) -> V
     all
 }
 
+/// The tasks of a plan that apply a function, as they are sample by sample.
+pub(crate) fn map_tasks(plan: &Plan) -> Vec<MapTask> {
+    let tasks = plan.tasks.iter().filter(|task| !task.functions.is_empty());
+    let tasks = tasks.map(|task| MapTask {
+        rows: plan.values.get(task.input).map_or(0, |value| value.rows),
+        input_bits: task.input_bits,
+        functions: task.functions.len(),
+    });
+    tasks.collect()
+}
+
 fn facts(plan: &Plan) -> MapFacts {
     let output = |((vr, value), noise): (&(VrNumber, usize), &Noise)| {
         let value = plan.values.get(*value)?;
@@ -391,13 +402,7 @@ fn facts(plan: &Plan) -> MapFacts {
             encoding: value.encoding,
         })
     };
-    let tasks = plan.tasks.iter().filter(|task| !task.functions.is_empty());
-    let tasks = tasks.map(|task| MapTask {
-        rows: plan.values.get(task.input).map_or(0, |value| value.rows),
-        input_bits: task.input_bits,
-        functions: task.functions.len(),
-    });
-    let tasks: Vec<MapTask> = tasks.collect();
+    let tasks = map_tasks(plan);
     MapFacts {
         outputs: plan
             .outputs

@@ -32,7 +32,7 @@ use toroid_tfhe::random::fingerprint;
 
 use crate::backend::{RingKeys, RingMade, RingOperand, RingProgram, RingTarget};
 use crate::column::plan::{ColumnFacts, Operation, Plan, Setting, ValueId};
-use crate::column::{MapFacts, MapOutput, MapTask};
+use crate::column::{MapFacts, MapOutput, map_tasks};
 use crate::config::EngineConfig;
 use crate::engine::Engine;
 use crate::error::{EngineError, RowError};
@@ -323,13 +323,7 @@ impl RingForecast<'_> {
         let needed = pairs.needed(&plan, output);
         let (variance, log2_failure) = self.noise(&plan, (&pairs, &needed), output)?;
         let encoding = self.encoding(&plan, output)?;
-        let tasks = plan.tasks.iter().filter(|task| !task.functions.is_empty());
-        let tasks = tasks.map(|task| MapTask {
-            rows: plan.values[task.input].rows,
-            input_bits: task.input_bits,
-            functions: task.functions.len(),
-        });
-        let tasks: Vec<MapTask> = tasks.collect();
+        let tasks = map_tasks(&plan);
         for task in &mut plan.tasks {
             task.functions.retain(|(_, value)| needed.contains(value));
         }
