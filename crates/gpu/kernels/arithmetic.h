@@ -111,29 +111,33 @@ struct ComplexPoints {
     }
 };
 
-// f64 over the 32-bit torus. A key's words come in units of 2^-32, times 2/N.
-template <class A>
-DEVICE Complex complex_key_point(const u64 *words, u32 points, u32 index, u32 half, double scale) {
-    return {scale * A::key_part(words[index], half), scale * A::key_part(words[index + points], half)};
-}
+// The f64 path of the arithmetic A: what its words are, and what its key's words are made of.
+template <class A, class W>
+struct FloatPath : ComplexPoints {
+    using Word = W;
 
-struct Fft32 : ComplexPoints {
-    using Word = u32;
-    static constexpr u32 HALVES = 1;
-
-    DEVICE Word enter(u32 word) { return word; }
-    DEVICE u32 leave(Word word) { return word; }
     DEVICE Word add(Word a, Word b) { return a + b; }
     DEVICE Word sub(Word a, Word b) { return a - b; }
-    DEVICE Word neg(Word a) { return 0u - a; }
+    DEVICE Word neg(Word a) { return Word{0} - a; }
     DEVICE i32 digit(Word word, const Digit &digit) { return digit_of(word, digit); }
-    DEVICE double key_part(u64 field_word, u32) {
-        return static_cast<double>(field_centered(field_word));
-    }
-    DEVICE double key_scale(u32 points) { return 1.0 / points; }
     DEVICE Point key_point(const u64 *words, u32 points, u32 index, u32 half, double scale) {
-        return complex_key_point<Fft32>(words, points, index, half, scale);
+        return {scale * A::key_part(words[index], half), scale * A::key_part(words[index + points], half)};
     }
+};
+
+// The f64 path over the 32-bit torus, whose words are those of ciphertexts. A key's words come times 2/N.
+template <class A>
+struct FloatPath32 : FloatPath<A, u32> {
+    DEVICE u32 enter(u32 word) { return word; }
+    DEVICE u32 leave(u32 word) { return word; }
+    DEVICE double key_scale(u32 points) { return 1.0 / points; }
+};
+
+// f64 over the 32-bit torus. A key's words come in units of 2^-32.
+struct Fft32 : FloatPath32<Fft32> {
+    static constexpr u32 HALVES = 1;
+
+    DEVICE double key_part(u64 field_word, u32) { return static_cast<double>(field_centered(field_word)); }
     DEVICE Word add_sum(Word word, double x, u32) {
         constexpr double TURN = 4294967296.0;
         const double rest = fused(-nearest(x * (1.0 / TURN)), TURN, x);
@@ -142,23 +146,13 @@ struct Fft32 : ComplexPoints {
 };
 
 // f64 over p, on the torus in units of 2^-64. A key's words come in turns, times 2/N.
-struct Fft64 : ComplexPoints {
-    using Word = u64;
+struct Fft64 : FloatPath<Fft64, u64> {
     static constexpr u32 HALVES = 1;
 
     DEVICE Word enter(u64 word) { return field_to_torus(word); }
     DEVICE u64 leave(Word word) { return torus_to_field(word); }
-    DEVICE Word add(Word a, Word b) { return a + b; }
-    DEVICE Word sub(Word a, Word b) { return a - b; }
-    DEVICE Word neg(Word a) { return 0ull - a; }
-    DEVICE i32 digit(Word word, const Digit &digit) { return digit_of(word, digit); }
-    DEVICE double key_part(u64 field_word, u32) {
-        return static_cast<double>(field_centered(field_word));
-    }
+    DEVICE double key_part(u64 field_word, u32) { return static_cast<double>(field_centered(field_word)); }
     DEVICE double key_scale(u32 points) { return 1.0 / (18446744069414584321.0 * points); }
-    DEVICE Point key_point(const u64 *words, u32 points, u32 index, u32 half, double scale) {
-        return complex_key_point<Fft64>(words, points, index, half, scale);
-    }
     DEVICE Word add_sum(Word word, double x, u32) {
         // In units of 2^-50, finer than what the transform leaves exact: 1.5·2^52 brings the integer to the mantissa's low bits, and
         // the shift drops what stands above them.
@@ -168,25 +162,14 @@ struct Fft64 : ComplexPoints {
 };
 
 // Integers over the 32-bit torus by f64: key words in two halves w = low + 2^16·high, |low|, |high| <= 2^15, so that each half's sum of
-// products is off by less than 1/2 and rounding gives the integer (Brent, Percival, Zimmermann 2007; the bound is in the README).
-struct Split32 : ComplexPoints {
-    using Word = u32;
+// products is off by less than 1/2 and rounding gives the integer. `toroid-tfhe`'s arithmetic.rs has the bound.
+struct Split32 : FloatPath32<Split32> {
     static constexpr u32 HALVES = 2;
 
-    DEVICE Word enter(u32 word) { return word; }
-    DEVICE u32 leave(Word word) { return word; }
-    DEVICE Word add(Word a, Word b) { return a + b; }
-    DEVICE Word sub(Word a, Word b) { return a - b; }
-    DEVICE Word neg(Word a) { return 0u - a; }
-    DEVICE i32 digit(Word word, const Digit &digit) { return digit_of(word, digit); }
     DEVICE double key_part(u64 field_word, u32 half) {
         const i64 word = field_centered(field_word);
         const i64 high = (word + 0x8000) >> 16;
         return static_cast<double>(half == 0 ? word - high * 65536 : high);
-    }
-    DEVICE double key_scale(u32 points) { return 1.0 / points; }
-    DEVICE Point key_point(const u64 *words, u32 points, u32 index, u32 half, double scale) {
-        return complex_key_point<Split32>(words, points, index, half, scale);
     }
     DEVICE Word add_sum(Word word, double x, u32 half) {
         const u64 integer = static_cast<u64>(static_cast<i64>(nearest(x)));

@@ -11,15 +11,9 @@ using namespace toroid;
 
 namespace {
 
-u64 random_state = 1;
+shim::Random source{1};
 
-// Steele, Lea, Flood 2014: SplitMix64.
-u64 random_word() {
-    u64 z = random_state += 0x9e3779b97f4a7c15ull;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
-}
+u64 random_word() { return source.next(); }
 
 u64 field_power(u64 base, u64 exponent) {
     u64 power = 1;
@@ -227,7 +221,6 @@ bool check_extremes(i32 word) {
 
 int main(int count, char **arguments) {
     if (count > 1) shim::fault() = static_cast<u32>(std::atoi(arguments[1]));
-    if (count > 2) random_state = static_cast<u64>(std::atoll(arguments[2]));
     const Geometry solo{"solo", 1, 16, 64};
     bool right = true;
     // Every shape of the rows: 8, 16, 32, 64 and 128 entries.

@@ -54,18 +54,6 @@ struct Stacks {
     }
 };
 
-struct Random {
-    u64 state;
-
-    u64 next() {
-        // Steele, Lea, Flood 2014: SplitMix64.
-        u64 z = state += 0x9e3779b97f4a7c15ull;
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-        return z ^ (z >> 31);
-    }
-};
-
 // Blocks that run interleaved.
 struct Gang {
     std::vector<Fiber> fibers;
@@ -137,11 +125,12 @@ bool run_gang(const Kernel &kernel, const void *args, const Launch &launch, u32 
     now.random = Random{random.next()};
     gang = &now;
     for (u32 b = 0; b < count; b++) {
-        // Exactly as long as asked for, so that the address sanitizer sees what passes the end.
-        shared[b] = std::make_unique<char[]>(launch.shared_bytes + 16);
-        char *aligned = shared[b].get() + (16 - reinterpret_cast<u64>(shared[b].get()) % 16) % 16;
-        for (unsigned long i = 0; i < launch.shared_bytes; i++) aligned[i] = static_cast<char>(random.next() >> 7);
-        blocks[b] = Block{{first + b, y, z}, {launch.grid[0], launch.grid[1], launch.grid[2]}, launch.threads, aligned};
+        // Exactly as long as asked for, so that the address sanitizer sees what passes the end; `new` aligns to 16 bytes.
+        static_assert(__STDCPP_DEFAULT_NEW_ALIGNMENT__ >= 16);
+        shared[b] = std::make_unique<char[]>(launch.shared_bytes);
+        char *memory = shared[b].get();
+        for (unsigned long i = 0; i < launch.shared_bytes; i++) memory[i] = static_cast<char>(random.next() >> 7);
+        blocks[b] = Block{{first + b, y, z}, {launch.grid[0], launch.grid[1], launch.grid[2]}, launch.threads, memory};
         for (u32 t = 0; t < launch.threads; t++) {
             const u32 number = b * launch.threads + t;
             Fiber &fiber = now.fibers[number];

@@ -8,6 +8,19 @@
 
 namespace toroid::shim {
 
+// Random words from a seed.
+struct Random {
+    u64 state;
+
+    u64 next() {
+        // Steele, Lea, Flood 2014: SplitMix64.
+        u64 z = state += 0x9e3779b97f4a7c15ull;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+        return z ^ (z >> 31);
+    }
+};
+
 struct Block {
     u32 index[3], grid[3];
     u32 threads;
