@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use pyo3::prelude::*;
@@ -26,7 +26,7 @@ use toroid_tfhe::serialize::ObjectReader;
 
 use crate::failure::Failure;
 use crate::keys::{ClientKey, PublicKeys};
-use crate::rows::EncryptedRows;
+use crate::rows::{EncryptedRows, tag_text};
 use crate::turns::Turns;
 use crate::{secret, work};
 
@@ -287,10 +287,24 @@ impl Drive {
                 image.cancel_all();
             }
         };
-        self.calls.fetch_add(1, Ordering::SeqCst);
-        let result = work::run(py, progress, interrupt, |progress| call(&drive, progress));
-        self.calls.fetch_sub(1, Ordering::SeqCst);
-        result
+        let _running = Running::new(&self.calls);
+        work::run(py, progress, interrupt, |progress| call(&drive, progress))
+    }
+}
+
+/// A call that runs, until it returns or panics.
+struct Running<'a>(&'a AtomicUsize);
+
+impl Running<'_> {
+    fn new(calls: &AtomicUsize) -> Running<'_> {
+        calls.fetch_add(1, Ordering::SeqCst);
+        Running(calls)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -335,17 +349,25 @@ impl Drive {
         let Options { options } = Options::of(options)?;
         let format = format_options(size, overwrite)?;
         let shown = path.display().to_string();
-        let inner = work::run(
+        let is_new = !path.exists();
+        let made = AtomicBool::new(false);
+        let opened = work::run(
             py,
             None,
             || {},
-            |_| {
+            |progress| {
                 toroid_client::drive::create_image(&path, format)?;
+                made.store(true, Ordering::SeqCst);
                 // Nothing but this has made the store.
-                Ok(options.new_store().open(Location::Image(path))?)
+                let options = options.new_store().cancel(progress.cancel_token().clone());
+                Ok(options.open(Location::Image(path.clone()))?)
             },
-        )?;
-        Ok(Drive::of(shown, inner))
+        );
+        if opened.is_err() && is_new && made.into_inner() {
+            // Nobody has got the drive: the same call shall find the place free. Where the image cannot be removed, that call says that it is there.
+            let _ = std::fs::remove_file(&path);
+        }
+        Ok(Drive::of(shown, opened?))
     }
 
     /// Opens a drive on a fresh image, which is removed with it.
@@ -462,10 +484,7 @@ impl Drive {
                 .session()
                 .find(register)
                 .and_then(|blob| blob.sc?.key_tag());
-            let is_own = stored.is_some_and(|stored| {
-                let stored: String = stored.iter().map(|byte| format!("{byte:02x}")).collect();
-                tag.starts_with(&stored)
-            });
+            let is_own = stored.is_some_and(|stored| tag.starts_with(&tag_text(&stored)));
             if !is_own {
                 return Ok(false);
             }

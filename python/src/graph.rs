@@ -26,11 +26,41 @@ impl From<Error> for Failure {
     }
 }
 
-/// The least and the greatest number that a value of a graph may be.
-#[pyfunction]
-pub(crate) fn interval(graph: &str, value: &str) -> PyResult<(i128, i128)> {
-    let interval = Graph::interval_in(graph, value).map_err(Failure::from)?;
-    Ok((interval.low, interval.high))
+/// A graph in text form that is still being written.
+#[pyclass(module = "toroid._core")]
+pub(crate) struct Statements {
+    statements: toroid_compiler::Statements,
+}
+
+#[pymethods]
+impl Statements {
+    /// Reads the lines of a text.
+    #[new]
+    fn new(text: &str) -> PyResult<Statements> {
+        let mut read = Statements {
+            statements: toroid_compiler::Statements::default(),
+        };
+        read.add(text)?;
+        Ok(read)
+    }
+
+    /// Reads further lines; those from a wrong one on do not count.
+    fn add(&mut self, text: &str) -> PyResult<()> {
+        Ok(self.statements.add(text).map_err(Failure::from)?)
+    }
+
+    /// The least and the greatest number that a value may be.
+    fn interval(&self, value: &str) -> PyResult<(i128, i128)> {
+        let interval = self.statements.interval(value).map_err(Failure::from)?;
+        Ok((interval.low, interval.high))
+    }
+
+    /// The least and the greatest number that an output may be; of a sum those of a row.
+    fn output_interval(&self, output: &str) -> PyResult<(i128, i128)> {
+        let interval = self.statements.output_interval(output);
+        let interval = interval.map_err(Failure::from)?;
+        Ok((interval.low, interval.high))
+    }
 }
 
 /// What a graph computes of columns of plain numbers; a sum has one row.

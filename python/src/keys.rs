@@ -16,7 +16,7 @@ use toroid_tfhe::serialize::{self, Header, Kind, ObjectReader, ObjectWriter};
 use zeroize::Zeroizing;
 
 use crate::failure::Failure;
-use crate::rows::EncryptedRows;
+use crate::rows::{EncryptedRows, tag_text};
 use crate::{numbers, secret, work};
 
 /// The name, the message bits, and whether it is only for tests, of every parameter set.
@@ -36,10 +36,6 @@ fn set_of(name: &str) -> Result<&'static ParamSet, Failure> {
             format!("there is no parameter set {name:?}; expected one of {names}"),
         )
     })
-}
-
-fn tag_text(tag: &KeyTag) -> String {
-    tag.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The secret key of a client.
@@ -373,6 +369,11 @@ impl PublicKeys {
             .map(|file| ObjectReader::new(file).map(|reader| reader.header().clone()));
         let [first_header, second_header] = headers;
         let (first_header, second_header) = (first_header?, second_header?);
+        if first_header.kind != Kind::bootstrapping_key(KeyForm::Seeded)
+            || second_header.kind != Kind::key_switching_key(KeyForm::Seeded)
+        {
+            return Err(damaged());
+        }
         if first_header.tag != second_header.tag {
             return Err(Failure::new(
                 "KeyMismatch",

@@ -21,7 +21,7 @@ mod _core {
     #[pymodule_export]
     use super::drive::Drive;
     #[pymodule_export]
-    use super::graph::{compile, decode, evaluate, interval};
+    use super::graph::{Statements, compile, decode, evaluate};
     #[pymodule_export]
     use super::keys::parameter_sets;
     #[pymodule_export]

@@ -8,6 +8,11 @@ use toroid_tfhe::encoding::Encoding;
 
 use crate::failure::Failure;
 
+/// A tag, or the start of one, in hexadecimal digits.
+pub(crate) fn tag_text(tag: &[u8]) -> String {
+    tag.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Encrypted numbers on their way to a drive or from it.
 #[pyclass(frozen, module = "toroid._core")]
 pub(crate) struct EncryptedRows {
@@ -93,6 +98,12 @@ impl EncryptedRows {
     #[getter]
     fn params(&self) -> &'static str {
         self.rows.params().name
+    }
+
+    /// The start of the client key's tag; None where nobody states it.
+    #[getter]
+    fn tag(&self) -> Option<String> {
+        self.rows.key_tag().map(|tag| tag_text(&tag))
     }
 
     /// Message bits beside the padding bit; None where nobody states them.

@@ -14,8 +14,15 @@ const MAX_TEXT: u64 = 1024;
 /// Opens a file that holds a secret, which must be closed to others.
 pub(crate) fn open(path: &Path) -> Result<File, Failure> {
     let shown = path.display();
-    let file = File::open(path)
-        .map_err(|error| Failure::new("FileError", format!("cannot open {shown}: {error}")))?;
+    let failed =
+        |error: std::io::Error| Failure::new("FileError", format!("cannot open {shown}: {error}"));
+    let file = File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.is_dir() {
+        return Err(Failure::new(
+            "FileError",
+            format!("{shown} is a folder, and not a file that holds a secret"),
+        ));
+    }
     check(&file, path)?;
     Ok(file)
 }

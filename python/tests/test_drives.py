@@ -366,3 +366,96 @@ def test_a_task_that_waits_its_turn_can_be_cancelled(drive: toroid.Drive) -> Non
     data = toroid.Client.generate("tiny-wopbs").encrypt([1])
     asyncio.run(work())
     assert not drive.columns()
+
+
+def test_columns_of_two_clients_make_no_table(client: toroid.Client) -> None:
+    other = toroid.Client.generate("tiny-wopbs")
+    columns = {"a": client.encrypt([1], "u4"), "b": client.encrypt([2], "u4"), "c": other.encrypt([3], "u4")}
+    with pytest.raises(toroid.KeyMismatch, match="b and c were encrypted by two"):
+        toroid.EncryptedTable(columns)  # type: ignore[arg-type]
+    del columns["c"]
+    assert list(toroid.EncryptedTable(columns)) == ["a", "b"]  # type: ignore[arg-type]
+
+
+def test_an_append_looks_at_the_columns_once(client: toroid.Client, keys: Any) -> None:
+    with toroid.open() as drive:
+        table = drive.upload("t", client.encrypt({"x": [1000]}, {"x": "u16"}))
+        listings: list[None] = []
+
+        class Counting:
+            def columns(self) -> Any:
+                listings.append(None)
+                return drive.core.columns()
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(drive.core, name)
+
+        table.drive = toroid.Drive(Counting())  # type: ignore[arg-type]
+        table.append(client.encrypt({"x": [2000, 3000]}, {"x": "u16"}))
+        assert len(listings) == 1
+        assert table.rows == 3
+        assert client.decrypt(table.download())["x"].tolist() == [1000, 2000, 3000]
+
+
+def test_a_task_that_is_cancelled_leaves_no_image(tmp_path: Path) -> None:
+    path = tmp_path / "drive"
+
+    async def work() -> None:
+        task = asyncio.ensure_future(toroid.aopen(path, create="16MiB"))
+        while not path.exists():
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(work())
+    assert not path.exists()
+    toroid.open(path, create="16MiB").close()
+    with toroid.open(path) as drive:
+        assert not drive.columns()
+
+
+def test_text_with_surrogates_is_refused(client: toroid.Client, drive: toroid.Drive, tmp_path: Path) -> None:
+    half = "a\ud800"
+    for call in (
+        lambda: drive.upload("u", client.encrypt({half: [1]})),
+        lambda: toroid.Client.generate(half),
+        lambda: toroid.open(half),
+        lambda: toroid.open(f"{tmp_path}/{half}", create="16MiB"),
+        lambda: toroid.open("nvme+tcp://host:1/nqn", host_nqn=half),
+        lambda: drive.run(half, {"a": "b"}, "o"),
+        lambda: drive.install_ring_keys(client, half),
+        lambda: toroid.status(half),
+    ):
+        with pytest.raises(ValueError, match="surrogate") as refused:
+            call()
+        assert not isinstance(refused.value, UnicodeError)
+
+
+def test_passphrases_with_surrogates_are_refused_and_not_shown(client: toroid.Client, tmp_path: Path) -> None:
+    half = "secret\ud800"
+    for call in (
+        lambda: client.dumps(half),
+        lambda: toroid.Client.loads(b"", half),
+        lambda: client.save(tmp_path / "k", half),
+        lambda: toroid.Client.load(tmp_path / "k", half),
+    ):
+        with pytest.raises(toroid.PassphraseError, match="surrogate") as refused:
+            call()
+        assert refused.value.__context__ is None and "secret" not in str(refused.value)
+
+
+def test_a_folder_is_no_key_file(tmp_path: Path) -> None:
+    for mode in (0o700, 0o755):
+        tmp_path.chmod(mode)
+        with pytest.raises(toroid.FileError, match="is a folder"):
+            toroid.Client.load(tmp_path)
+
+
+def test_public_keys_are_one_of_each_kind(keys: Any) -> None:
+    data = keys.to_bytes()
+    size = int.from_bytes(data[:8], "little")
+    first, second = data[8 : 8 + size], data[8 + size :]
+    for one, other in ((first, first), (second, second), (second, first)):
+        with pytest.raises(toroid.DamagedError, match="no public keys"):
+            toroid.PublicKeys.from_bytes(len(one).to_bytes(8, "little") + one + other)

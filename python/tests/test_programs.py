@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import toroid
 from hypothesis import given, settings
+from toroid import col
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=200)
 settings.load_profile("ci")
@@ -426,3 +427,152 @@ def test_arguments_that_hide_options_are_refused(name: str) -> None:
     function = eval(f"lambda {name}: {name} + 1")
     with pytest.raises(toroid.GraphError, match=f"`{name}` has the name of an option"):
         toroid.program(**{name: toroid.u4})(function)
+
+
+def test_a_number_that_is_too_large_is_refused_with_its_line() -> None:
+    with pytest.raises(toroid.GraphError, match=r"test_programs\.py:\d+: a number exceeds 2\^100") as refused:
+
+        @toroid.program
+        def scaled(x: toroid.u4) -> Any:
+            return x * 2**120
+
+    assert refused.value.line is not None and "test_programs.py" in refused.value.line
+
+
+def test_what_is_refused_is_no_part_of_a_program() -> None:
+    @toroid.program
+    def tried(x: toroid.u4) -> Any:
+        with pytest.raises(toroid.GraphError, match="exceed"):
+            x * 2**90 * 2**10
+        return x + 1
+
+    assert tried(3) == 4
+
+
+def test_a_loop_of_thousands_of_operations_is_a_program() -> None:
+    square = toroid.table(lambda_of_4_bits)
+
+    @toroid.program
+    def chain(x: toroid.u4) -> Any:
+        for _ in range(1000):
+            x = square((x + 1) % 16)
+        return x
+
+    expected = 5
+    for _ in range(1000):
+        expected = lambda_of_4_bits((expected + 1) % 16)
+    assert chain(5) == expected
+
+
+def lambda_of_4_bits(x: toroid.u4) -> int:
+    return x * x % 16
+
+
+def test_functions_that_give_no_number_when_they_are_called_are_refused() -> None:
+    async def waits(x: toroid.u4) -> int:
+        return x
+
+    def yields(x: toroid.u4) -> Any:
+        yield x
+
+    for function in (waits, yields):
+        for decorate in (toroid.table, toroid.program):
+            with pytest.raises(toroid.GraphError, match="give an ordinary function"):
+                decorate(function)
+
+
+def test_arguments_that_go_by_name_alone_have_their_places() -> None:
+    @toroid.table
+    def difference(*, x: toroid.u4, y: toroid.u4) -> int:
+        return x - y
+
+    assert difference(x=5, y=2) == difference(y=2, x=5) == 3
+
+    @toroid.program
+    def twice(x: toroid.u4, *, y: toroid.u4) -> Any:
+        return 2 * difference(y=y, x=x)
+
+    assert twice(5, y=2) == 6
+    for wrong, message in (
+        (lambda: difference(x=5), "lacks its argument y"),
+        (lambda: difference(5, 2, 1), "takes 2 arguments, not 3"),
+        (lambda: difference(5, x=2), "given twice"),
+        (lambda: twice(5, z=2), "no argument z"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            wrong()
+
+
+@toroid.program
+def raised(x: toroid.u4, by: toroid.u4 = 3) -> Any:
+    return x + by
+
+
+@toroid.table
+def shifted(x: toroid.u4, by: toroid.u2 = 1) -> int:
+    return x << by
+
+
+def test_defaults_hold_unless_a_column_is_named(client: toroid.Client, keys: Any) -> None:
+    assert raised(4) == raised.simulate(4) == 7 and raised(4, 5) == 9
+    assert shifted(4) == 8 and shifted(4, by=2) == 16
+    assert raised.simulate([1, 2]).tolist() == [4, 5]
+
+    @toroid.program
+    def both(x: toroid.u4) -> Any:
+        return raised(x) + shifted(x)
+
+    assert both(4) == 15
+    anonymous = pickle.loads(pickle.dumps(toroid.GraphProgram(raised.text, raised.inputs, raised.outputs, "by hand", {"by": 3})))
+    with toroid.open() as drive:
+        drive.install(keys)
+        table = drive.upload("t", client.encrypt({"x": [1, 4], "by": [0, 1]}, {"x": "u4", "by": "u4"}))
+        for program in (raised, anonymous):
+            assert client.decrypt(program.run(table, log2_failure=-40)).tolist() == [4, 7]
+            assert client.decrypt(program.run(table, by="by", log2_failure=-40)).tolist() == [1, 5]
+        assert "by" not in raised.explain(table, log2_failure=-40).split("cost:")[0]
+        assert client.decrypt(table.select(y=shifted(col("x"))).run(log2_failure=-40))["y"].tolist() == [2, 8]
+
+
+def test_defaults_that_are_no_numbers_of_their_types_are_refused() -> None:
+    with pytest.raises(toroid.GraphError, match="argument `k` is 0..15, and its default is 16"):
+
+        @toroid.program
+        def large(x: toroid.u4, k: toroid.u4 = 16) -> Any:
+            return x + k
+
+    with pytest.raises(toroid.GraphError, match="its default is None"):
+
+        @toroid.table
+        def none(x: toroid.u4, k: toroid.u4 = None) -> int:  # type: ignore[assignment]
+            return x
+
+
+def test_options_of_compile_are_none_of_run(client: toroid.Client, keys: Any) -> None:
+    with toroid.open() as drive:
+        drive.install(keys)
+        table = drive.upload("t", client.encrypt({"x": [1]}, {"x": "u4"}))
+        with pytest.raises(TypeError, match="params is neither an option nor an input"):
+            raised.run(table, params="message4")
+
+
+def test_results_have_the_type_of_what_they_may_be() -> None:
+    @toroid.program
+    def same(x: toroid.u64) -> Any:
+        return x
+
+    @toroid.program
+    def split(x: toroid.u64) -> Any:
+        return {"high": x >> 32, "all": x}
+
+    for numbers in ([1, 2], [1, 2**64 - 1]):
+        found = same.simulate(numbers)
+        assert found.dtype == np.uint64 and found.tolist() == numbers
+        assert split.simulate(numbers)["high"].dtype == np.int64
+
+
+def test_ends_of_ranges_are_integers() -> None:
+    assert toroid.Range(np.int8(-3), True) == toroid.Range(-3, 1)  # type: ignore[arg-type]
+    for low, high, message in ((0, 2.5, "high is 2.5"), ("a", 3, "low is 'a'")):
+        with pytest.raises(TypeError, match=message):
+            toroid.Range(low, high)  # type: ignore[arg-type]

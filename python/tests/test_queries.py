@@ -677,3 +677,26 @@ def test_questions_may_look_at_many_columns() -> None:
         total = sum((col(name) for name in names[1:]), col(names[0]))
         found = client.decrypt(table.select(total=total).run(log2_failure=-30), max_log2_failure=-20)
     assert found["total"].tolist() == [60, 60]
+
+
+def test_a_histogram_is_of_a_column_and_of_integers(place: Any) -> None:
+    staff = place[1]
+    with pytest.raises(TypeError, match="of a column or an expression, not int"):
+        staff.histogram(5, [0, 1])
+    for edges in ([0, 2.5], ["a", "b"], 3):
+        with pytest.raises(TypeError, match="list of integers"):
+            staff.histogram("salary", edges)
+
+
+def test_answers_have_the_type_of_what_they_may_be(place: Any) -> None:
+    client, staff = place
+    column = client.encrypt({"x": [1, 2]}, {"x": "u64"})["x"]
+    layouts = {"x": column.layout, "key": client.encrypt([0, 1], "u1").layout}
+    table = toroid.Table(staff.drive, "t", {name: StoredColumn(layout, (name,), 2, client.params) for name, layout in layouts.items()})
+    for numbers in ([1, 2], [1, 2**64 - 1]):
+        data = {"x": numbers, "key": [0, 1]}
+        selected = table.select("x", half=col("x") >> 1, wide=col("x") // 3).simulate(data)
+        assert selected["x"].dtype == np.uint64 and selected["half"].dtype == np.int64 and selected["x"].tolist() == numbers
+        found = table.group_by("key").agg(n=toroid.count(), s=col("x").sum(), mean=col("x").mean()).simulate(data)
+        assert [found[name].dtype for name in ("n", "s", "mean")] == [np.int64, object, np.float64]
+        assert found["s"].tolist() == numbers

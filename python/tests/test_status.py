@@ -201,3 +201,11 @@ def test_a_cluster_is_watched(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert toroid.watch(Cluster(), count=1) is CLUSTER
     assert "1 of 3 drives" in capsys.readouterr().out
+
+
+def test_what_has_no_figures_is_refused() -> None:
+    for address in (None, 1.5, True):
+        with pytest.raises(TypeError, match="HOST:PORT, a port or a URL"):
+            toroid.status(address)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a cluster, not object"):
+        toroid.watch(object(), count=1)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from toroid import _core
 from toroid._columns import EncryptedColumn, EncryptedTable, Layout, columns_of, numbers_of, put_together
 from toroid._errors import FileError, OptionError, PassphraseError
 from toroid._progress import Progress, reporter, twin
+from toroid._text import check_text, has_surrogate
 
 DEFAULT_SET = "message16"
 MAX_LOG2_FAILURE = -64.0
@@ -20,7 +21,16 @@ VARIABLE = "TOROID_PASSPHRASE"
 
 
 def _passphrase(given: str | None) -> str | None:
-    return given if given is not None else os.environ.get(VARIABLE)
+    chosen = given if given is not None else os.environ.get(VARIABLE)
+    if chosen is not None:
+        _check_passphrase(chosen)
+    return chosen
+
+
+def _check_passphrase(passphrase: str) -> None:
+    # The error of a conversion to UTF-8 would have the passphrase in it.
+    if has_surrogate(passphrase):
+        raise PassphraseError("a passphrase is text, and this one has a surrogate, which is no character")
 
 
 class Client:
@@ -32,6 +42,7 @@ class Client:
     @staticmethod
     def generate(params: str = DEFAULT_SET) -> Client:
         """Makes a client with a new key for a parameter set."""
+        check_text("parameter set", params)
         return Client(_core.ClientKey.generate(params))
 
     @staticmethod
@@ -44,7 +55,7 @@ class Client:
 
         Raises:
             OptionError: There is a passphrase, and the key is not to be encrypted.
-            PassphraseError: There is none.
+            PassphraseError: There is none, or it is no text.
             FileError: There is such a file already, or it cannot be written.
         """
         if unencrypted and passphrase is not None:
@@ -60,15 +71,17 @@ class Client:
         """The key as bytes, encrypted under a passphrase.
 
         Raises:
-            PassphraseError: The passphrase is empty.
+            PassphraseError: The passphrase is empty, or no text.
         """
         if not passphrase:
             raise PassphraseError("an empty passphrase protects nothing")
+        _check_passphrase(passphrase)
         return self._key.dumps(passphrase)
 
     @staticmethod
     def loads(data: bytes, passphrase: str) -> Client:
         """The client whose key `dumps` gave."""
+        _check_passphrase(passphrase)
         return Client(_core.ClientKey.loads(data, passphrase))
 
     @property

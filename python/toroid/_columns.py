@@ -268,7 +268,12 @@ def _table(layouts: Mapping[str, Layout], digits: bytes | tuple[EncryptedRows, .
 
 
 class EncryptedTable(Mapping[str, EncryptedColumn]):
-    """Encrypted columns of as many rows each, by their names."""
+    """Encrypted columns of as many rows each, by their names.
+
+    Raises:
+        ValueError: They have different numbers of rows, or there are none.
+        KeyMismatch: They have several parameter sets, or are of several clients.
+    """
 
     def __init__(self, columns: Mapping[str, EncryptedColumn]) -> None:
         self._columns = dict(columns)
@@ -277,6 +282,12 @@ class EncryptedTable(Mapping[str, EncryptedColumn]):
             raise ValueError("the columns of a table have the same number of rows, and there is at least one column")
         if len({column.params for column in self._columns.values()}) != 1:
             raise KeyMismatch("the columns of a table have the same parameter set")
+        clients: dict[str, str] = {}
+        for name, column in self._columns.items():
+            clients.update((digit.tag, name) for digit in column.digits if digit.tag is not None)
+        if len(clients) > 1:
+            one, other, *_ = clients.values()
+            raise KeyMismatch(f"the columns of a table are those of one client, and {one} and {other} were encrypted by two")
 
     def __getitem__(self, name: str) -> EncryptedColumn:
         return self._columns[name]
@@ -328,10 +339,10 @@ def stored_names(table: str, version: int, place: int, columns: int, column: str
     """The names of the digits on the drive of a column, which has this place among so many.
 
     Raises:
-        ValueError: The column's name is empty, has control characters, or is too long.
+        ValueError: The column's name is empty, has control characters or surrogates, or is too long.
     """
-    if not column or any(unicodedata.category(character) == "Cc" for character in column):
-        raise ValueError(f"{column!r} is no name of a column: it is not empty, and has no control characters")
+    if not column or any(unicodedata.category(character) in ("Cc", "Cs") for character in column):
+        raise ValueError(f"{column!r} is no name of a column: it is not empty, and has neither control characters nor surrogates")
     count = len(layout.digits)
     first = f"{table}/{f'{version}.' if version else ''}{place:02}/{columns} {column} {layout.dtype or f'{layout.low}..{layout.high}'}"
     names = [f"{first} {number}/{count} {digit.bits}{'s' if digit.signed else 'u'}@{digit.shift}" for number, digit in enumerate(layout.digits)]

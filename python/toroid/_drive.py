@@ -24,6 +24,7 @@ from toroid._expr import Aggregate, Expr
 from toroid._progress import Progress, in_turn, reporter, twin
 from toroid._query import EncryptedParts, Finish, Query
 from toroid._rounds import Stored
+from toroid._text import check_text
 
 if TYPE_CHECKING:
     from toroid._program import Compiled
@@ -203,16 +204,16 @@ class Table(BaseTable):
             KeyMismatch: The rows have other columns, or numbers of other types.
         """
         with self.drive.turn(f"table {self.name}"):
-            self.columns = self.drive.table(self.name).columns
+            have = dict(self.drive.core.columns())
+            self.columns = self.drive.table_of(self.name, have).columns
             added = self._fitting(data)
-            have = self.drive.core.columns()
             for name, column in self.columns.items():
                 if any(have[stored]["rows"] != self.rows for stored in column.names):
                     raise RowsError(f"column {name} has more rows than the others, since an append ended early: upload the table again with replace=True")
             digits = [digit for name, column in self.columns.items() for digit in zip(column.names, added[name].digits, strict=True)]
             for (stored, rows), report in zip(digits, in_turn(progress, len(digits)), strict=True):
-                self.drive.core.append(stored, rows, report)
-            self.columns = self.drive.table(self.name).columns
+                have[stored] = self.drive.core.append(stored, rows, report)
+            self.columns = self.drive.table_of(self.name, have).columns
 
     def _check_stored(self, names: set[str]) -> None:
         """Refuses columns that have fewer rows than when the table was looked up: those of a single row would go with every row of the others.
@@ -339,6 +340,8 @@ class Drive:
             OptionError: There is no such ring, or it is for tests and the client is not.
             KeyMismatch: Another client has keys or tables under the key id.
         """
+        if ring is not None:
+            check_text("ring", ring)
         return self.core.put_ring_keys(client.key, ring, key_id, reporter(progress), replace)
 
     def upload(
@@ -407,9 +410,13 @@ class Drive:
 
         Raises:
             MissingError: There is none of this name.
-            DamagedError: It lacks digits, because an upload ended early, or a column cannot be read.
+            DamagedError: It lacks columns or digits, because an upload ended early, or a column cannot be read.
         """
-        own = {stored: stat for stored, stat in self.core.columns().items() if stored.startswith(f"{name}/")}
+        return self.table_of(name, self.core.columns())
+
+    def table_of(self, name: str, columns: Mapping[str, Mapping[str, Any]]) -> Table:
+        """A table of the columns that the drive has, as [Drive.columns][] gives them; otherwise as [Drive.table][]."""
+        own = {stored: stat for stored, stat in columns.items() if stored.startswith(f"{name}/")}
         tables, damaged = examined_tables(own)
         if name in damaged:
             raise damaged[name]
@@ -473,6 +480,8 @@ class Drive:
 
         Options are `rows`, `unit`, `replace`, `key_id`, `way` ("auto", "samples" or "ring") and `result`, its form: "samples", "ring", or that which the
         way leaves."""
+        for what, text in (("program", program), ("output", output), *(("column", column) for column in inputs.values())):
+            check_text(what, text)
         return self.core.map(program, inputs, output, progress=reporter(progress), **options)
 
     def close(self) -> None:
@@ -537,6 +546,7 @@ def open(
     Raises:
         FileError: `create` finds a file there, and `overwrite` is not given.
         OptionError: There is no such option, or it does not go with the location: a temporary drive has none.
+        ValueError: The location or an option is no text.
     """
     if create is not None and not isinstance(create, str | bool):
         raise OptionError(f'create={create!r} is no size such as "4GiB", and not True')
@@ -554,6 +564,9 @@ def open(
     if options.get("nsid") is not None:
         options["nsid"] = int(options["nsid"])
     options.update(host)
+    for name, value in (("location", place), *options.items()):
+        if isinstance(value, str):
+            check_text(name, value)
     options.update(new_store=new_store, read_only=read_only, concatenate=concatenate)
     if ledger is not None:
         options["ledger"] = os.fspath(ledger)
@@ -566,4 +579,11 @@ def open(
     return Drive(_core.Drive.open(place, **options))
 
 
-aopen = twin(open)
+def _discard(drive: Drive, *, create: str | bool | None = None, overwrite: bool = False, **_: Any) -> None:
+    """Undoes an opening whose drive nobody got."""
+    drive.close()
+    if create and not overwrite:
+        os.remove(drive.core.location)
+
+
+aopen = twin(open, _discard)

@@ -136,6 +136,7 @@ def _boxes(graph: str, program: str) -> tuple[list[_Box], list[tuple[_Box, _Box]
             statements.append((match["head"], f"{match['file']}:{match['line']}" if match["file"] is not None else ""))
     values = {head.split(" = ")[0]: place for head, place in statements if not head.startswith(("input ", "output ")) and not _CONSTANT.fullmatch(head)}
     functions = _functions(program, values)
+    intervals = _core.Statements(graph)
     for head, place in statements:
         if head.startswith("input "):
             name, interval = head.removeprefix("input ").split(": ")
@@ -150,7 +151,7 @@ def _boxes(graph: str, program: str) -> tuple[list[_Box], list[tuple[_Box, _Box]
             shown = _NAME.sub(lambda match: constants.get(match[0], match[0]), _shown(expression))
             box = _Box([f"{name} = {shown}"], "output")
             if not head.startswith("output "):
-                box.lines.append(_width(*_core.interval(graph, name)))
+                box.lines.append(_width(*intervals.interval(name)))
                 applied = functions.get(name, 0)
                 box.kind = "linear" if not applied and _LINEAR.fullmatch(expression) else "function"
                 if applied:

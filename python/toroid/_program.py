@@ -20,33 +20,80 @@ from toroid._errors import GraphError, MissingError
 from toroid._expr import applied
 from toroid._picture import Part, picture
 from toroid._progress import Progress, twin
-from toroid._query import EncryptedParts, _array, decrypted
+from toroid._query import EncryptedParts, decrypted, dtype_of
 from toroid._trace import MAX_TABLE_ENTRIES, Graph, Value, check_within, entry_of, graph_of, index_of, where_of
 from toroid._types import Range, failure_of, len_of, range_of
 
 
-def _ranges(function: Callable[..., Any], given: Mapping[str, Any]) -> tuple[dict[str, Range], Range | None]:
-    """The intervals of a function's arguments and of its result, from annotations and from what is given beside them."""
-    where = where_of(function)
+@dataclass(frozen=True)
+class _Signature:
+    """The arguments of a function: their intervals, the numbers that stand for those which are not given, those that go by name alone, and the interval of
+    the result, where an annotation has it."""
 
-    def refused(message: str) -> GraphError:
-        return GraphError(f"{where}: {message}", line=where)
+    ranges: dict[str, Range]
+    defaults: dict[str, int]
+    by_name: tuple[str, ...]
+    result: Range | None
 
-    try:
-        annotations = inspect.get_annotations(function, eval_str=True)
-    except NameError as error:
-        raise refused(f"an annotation cannot be read: {error}") from error
-    ranges = {}
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise refused(f"{function.__name__} takes any number of arguments, and a program has a fixed number")
-        found = range_of(given.get(parameter.name, annotations.get(parameter.name)))
-        if found is None:
-            raise refused(f"argument `{parameter.name}` needs a type such as toroid.u16, or Annotated[int, toroid.Range(low, high)]")
-        ranges[parameter.name] = found
-    if unknown := sorted(set(given) - set(ranges)):
-        raise refused(f"{function.__name__} has no argument `{unknown[0]}`")
-    return ranges, range_of(annotations.get("return"))
+    @staticmethod
+    def of(function: Callable[..., Any], given: Mapping[str, Any]) -> _Signature:
+        """From annotations, and from types that are given beside them.
+
+        Raises:
+            GraphError: An argument has no type, or a default of another type; or the function is none that gives its result when it is called.
+        """
+        where = where_of(function)
+
+        def refused(message: str) -> GraphError:
+            return GraphError(f"{where}: {message}", line=where)
+
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise refused(f"{function.__name__} is async, or a generator: give an ordinary function, which returns what it computes")
+        try:
+            annotations = inspect.get_annotations(function, eval_str=True)
+        except NameError as error:
+            raise refused(f"an annotation cannot be read: {error}") from error
+        ranges, defaults, by_name = {}, {}, []
+        for name, parameter in inspect.signature(function).parameters.items():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise refused(f"{function.__name__} takes any number of arguments, and a program has a fixed number")
+            found = range_of(given.get(name, annotations.get(name)))
+            if found is None:
+                raise refused(f"argument `{name}` needs a type such as toroid.u16, or Annotated[int, toroid.Range(low, high)]")
+            ranges[name] = found
+            if parameter.default is not parameter.empty:
+                try:
+                    defaults[name] = index_of(parameter.default)
+                except TypeError:
+                    raise refused(f"argument `{name}` is {found}, and its default is {parameter.default!r}") from None
+                if defaults[name] not in found:
+                    raise refused(f"argument `{name}` is {found}, and its default is {defaults[name]}")
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                by_name.append(name)
+        if unknown := sorted(set(given) - set(ranges)):
+            raise refused(f"{function.__name__} has no argument `{unknown[0]}`")
+        return _Signature(ranges, defaults, tuple(by_name), range_of(annotations.get("return")))
+
+
+def _bound(function: str, ranges: Mapping[str, Range], defaults: Mapping[str, int], arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by their names, in their order; those that are not given have their defaults.
+
+    Raises:
+        TypeError: An argument is missing, unknown, or given twice.
+    """
+    if len(arguments) > len(ranges):
+        raise TypeError(f"{function} takes {len(ranges)} arguments, not {len(arguments)}")
+    given = dict(zip(ranges, arguments, strict=False))
+    for name, argument in named.items():
+        if name not in ranges:
+            raise TypeError(f"{function} has no argument {name}; its arguments are {', '.join(ranges)}")
+        if name in given:
+            raise TypeError(f"argument {name} of {function} is given twice")
+        given[name] = argument
+    given = {**defaults, **given}
+    if missing := [name for name in ranges if name not in given]:
+        raise TypeError(f"{function} lacks its argument {missing[0]}")
+    return {name: given[name] for name in ranges}
 
 
 def _name_of(made: Table | Program) -> str | None:
@@ -61,7 +108,7 @@ class Table:
     """A function of one number, or of two, as a table of its values. It can be pickled.
 
     Args:
-        function: The function. It is called once with every value, or with every pair, when the table is first used.
+        function: The function. It is called once with every value, or with every pair, when the table is first used; it is neither async nor a generator.
         out: The type of the results; the annotation of the result, or nothing, if not given.
 
     Raises:
@@ -75,8 +122,9 @@ class Table:
     def __init__(self, function: Callable[..., Any], out: Any = None) -> None:
         functools.update_wrapper(self, function)
         self._function = function
-        self._ranges, result = _ranges(function, {})
-        self._out = result if out is None else range_of(out)
+        signature = _Signature.of(function, {})
+        self._ranges, self._defaults, self._by_name = signature.ranges, signature.defaults, signature.by_name
+        self._out = signature.result if out is None else range_of(out)
         where = where_of(function)
         if out is not None and self._out is None:
             raise GraphError(f"{where}: out={out!r} is no type such as toroid.u16", line=where)
@@ -99,7 +147,7 @@ class Table:
         arguments = [(x,) for x in first] if not rest else [(x, y) for x in first for y in rest[0]]
         entries = []
         for numbers in arguments:
-            entry = entry_of(self._function, numbers)
+            entry = entry_of(self._function, numbers, self._by_name)
             if self._out is not None and entry not in self._out:
                 where, shown = where_of(self._function), ", ".join(map(str, numbers))
                 raise GraphError(
@@ -111,15 +159,14 @@ class Table:
             entries.append(entry)
         return entries
 
-    def __call__(self, *arguments: Any) -> Any:
-        """The function's value: a number of numbers, an encrypted value of encrypted ones.
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """The function's value: a number of numbers, an encrypted value of encrypted ones. What is not given has its default.
 
         Raises:
-            TypeError: The function has another number of arguments.
+            TypeError: An argument is missing, unknown, or given twice.
             GraphError: An argument may lie outside its type.
         """
-        if len(arguments) != len(self._ranges):
-            raise TypeError(f"{self.__name__} takes {len(self._ranges)} arguments, not {len(arguments)}")
+        arguments = tuple(_bound(self.__name__, self._ranges, self._defaults, arguments, named).values())
         if (expression := applied(self, self.__name__, arguments)) is not None:
             return expression
         graph = graph_of(arguments)
@@ -143,15 +190,15 @@ class Table:
         return graph.record(f"table({names}, [{', '.join(map(str, chosen))}])")
 
     @staticmethod
-    def _of_entries(name: str, ranges: dict[str, Range], out: Range | None, entries: list[int]) -> Table:
+    def _of_entries(name: str, ranges: dict[str, Range], defaults: dict[str, int], out: Range | None, entries: list[int]) -> Table:
         """A table without its function."""
         made = Table.__new__(Table)
         made.__name__ = made.__qualname__ = name
-        made._ranges, made._out, made.entries = ranges, out, entries
+        made._ranges, made._defaults, made._out, made.entries = ranges, defaults, out, entries
         return made
 
     def __reduce__(self) -> str | tuple[Callable[..., Table], tuple[Any, ...]]:
-        return _name_of(self) or (Table._of_entries, (self.__name__, self._ranges, self._out, self.entries))
+        return _name_of(self) or (Table._of_entries, (self.__name__, self._ranges, self._defaults, self._out, self.entries))
 
     def __copy__(self) -> Table:
         return self
@@ -234,6 +281,12 @@ class Compiled:
         """The names of the outputs that are sums of all rows."""
         return frozenset(output["name"] for output in self._facts["outputs"] if output["sum"])
 
+    def dtype(self, output: str, rows: int) -> str:
+        """Numpy's name of the type of an output of so many rows."""
+        found = next(each for each in self._facts["outputs"] if each["name"] == output)
+        times = rows if found["sum"] else 1
+        return dtype_of(found["interval"]["low"] * times, found["interval"]["high"] * times)
+
     @property
     def group(self) -> int | None:
         """How many rows at most the drive adds up in one row of the result; nothing without sums."""
@@ -305,7 +358,7 @@ class Result:
 
     def __toroid_decrypt__(self, client: Client, max_log2_failure: float) -> Any:
         found = decrypted(client, self.compiled, self.encrypted, self.rows, max_log2_failure)
-        outputs = {name: _array(column) for name, column in found.items()}
+        outputs = {name: np.array(column, dtype=self.compiled.dtype(name, self.rows)) for name, column in found.items()}
         return outputs["result"] if list(outputs) == ["result"] else outputs
 
     def __len__(self) -> int:
@@ -336,13 +389,15 @@ class GraphProgram:
         inputs: Its inputs, with the values that they may have.
         outputs: The names of its outputs.
         where: The place that made it, for errors.
+        defaults: The numbers that inputs have where they are not given.
     """
 
-    def __init__(self, text: str, inputs: Mapping[str, Range], outputs: Sequence[str], where: str) -> None:
+    def __init__(self, text: str, inputs: Mapping[str, Range], outputs: Sequence[str], where: str, defaults: Mapping[str, int] | None = None) -> None:
         self._text = text
         self._ranges = dict(inputs)
         self._outputs = list(outputs)
         self._where = where
+        self._defaults = dict(defaults or {})
 
     @property
     def inputs(self) -> dict[str, Range]:
@@ -367,7 +422,8 @@ class GraphProgram:
             columns: The same by their names.
 
         Returns:
-            The result; a dictionary of results where the program has several. Columns are arrays of int64, or lists where a number does not fit.
+            The result; a dictionary of results where the program has several. Columns are arrays of int64, of uint64 where the result may be above it, or of
+            objects where neither has all its values.
 
         Raises:
             TypeError: An argument is missing, unknown, or given twice.
@@ -385,7 +441,17 @@ class GraphProgram:
             if len(column) == 1:
                 given[name] = column * rows
         results = _core.evaluate(self._text, given)
-        shown = {name: column[0] if are_numbers else _array(column) for name, column in results.items()}
+        statements = _core.Statements(self._text)
+
+        def shown_of(name: str, column: list[int]) -> Any:
+            if are_numbers:
+                return column[0]
+            # A sum of rows is one number.
+            times = 1 if len(column) == rows else rows
+            low, high = statements.output_interval(name)
+            return np.array(column, dtype=dtype_of(low * times, high * times))
+
+        shown = {name: shown_of(name, column) for name, column in results.items()}
         return shown["result"] if self._outputs == ["result"] else shown
 
     def compile(
@@ -399,7 +465,8 @@ class GraphProgram:
         """The program of the drive.
 
         Args:
-            table: A table whose columns become the inputs, as they are encrypted there. Without it the compiler chooses.
+            table: A table whose columns become the inputs, as they are encrypted there. Without it the compiler chooses. An input with a default is that
+                number, unless `columns` names a column for it.
             params: The parameter set, or those to choose from; that of the table if not given.
             log2_failure: log2 of the probability that the results of a row may be wrong with.
             columns: The names of the columns, where they are not those of the inputs.
@@ -410,8 +477,11 @@ class GraphProgram:
             OptionError: `log2_failure` is above 0 or not finite.
             TypeError: A further argument names no input, or there is no table to take its column from.
         """
-        if unknown := [name for name in columns if name not in self._ranges]:
-            raise TypeError(f"{unknown[0]} is neither an option nor an input; inputs are {', '.join(self._ranges)}")
+        return self._compiled(table, self._with_defaults(columns), params, log2_failure, columns)
+
+    def _compiled(
+        self, table: BaseTable | None, graph: str, params: str | Sequence[str] | None, log2_failure: float, columns: Mapping[str, str]
+    ) -> Compiled:
         if columns and table is None:
             raise TypeError(f"{next(iter(columns))} names a column: give the table that has it")
         options: dict[str, Any] = {"log2_failure": failure_of(log2_failure)}
@@ -420,8 +490,32 @@ class GraphProgram:
         if params is not None:
             options["sets"] = [params] if isinstance(params, str) else list(params)
         if table is not None:
-            options["inputs"] = {name: self._layout(table, name, columns) for name in self._ranges}
-        return Compiled(_core.compile(self._text, json.dumps(options)))
+            options["inputs"] = {name: self._layout(table, name, columns) for name in self._inputs(columns)}
+        return Compiled(_core.compile(graph, json.dumps(options)))
+
+    def _inputs(self, columns: Mapping[str, str]) -> list[str]:
+        """The inputs that columns become, if those of some are named.
+
+        Raises:
+            TypeError: An input is named that there is not.
+        """
+        if unknown := [name for name in columns if name not in self._ranges]:
+            raise TypeError(f"{unknown[0]} is neither an option nor an input; inputs are {', '.join(self._ranges)}")
+        return [name for name in self._ranges if name in columns or name not in self._defaults]
+
+    def _with_defaults(self, columns: Mapping[str, str]) -> str:
+        """The graph, in which inputs that no column becomes are numbers that everybody knows."""
+        inputs = self._inputs(columns)
+        if len(inputs) == len(self._ranges):
+            return self._text
+        graph = Graph()
+        values = {
+            name: graph.input(name, numbers.low, numbers.high) if name in inputs else graph.constant(self._defaults[name])
+            for name, numbers in self._ranges.items()
+        }
+        for name, value in graph.include(self._text, values).items():
+            graph.output(name, value)
+        return graph.text()
 
     def _layout(self, table: BaseTable, name: str, columns: Mapping[str, str]) -> dict[str, Any]:
         column = columns.get(name, name)
@@ -451,7 +545,8 @@ class GraphProgram:
         """Runs the program on the rows of a table, and gives its encrypted results.
 
         Args:
-            table: The table, whose columns become the inputs of the same names.
+            table: The table, whose columns become the inputs of the same names. An input with a default is that number, unless `columns` names a column for
+                it.
             rows: The rows from the first of a pair up to, and without, the second; all if not given.
             log2_failure: log2 of the probability that the results of a row may be wrong with.
             progress: True for a line that shows how far it is, or a callable of the stage, the steps done and those in total.
@@ -466,9 +561,9 @@ class GraphProgram:
             TypeError: As [GraphProgram.compile][] has it.
             DriveError: The drive does not do it. Ctrl-C ends the run with KeyboardInterrupt; the same call then goes on where it was.
         """
+        chosen = {name: columns.get(name, name) for name in self._inputs(columns)}
         first, end = table.chosen(rows)
         compiled = self.compile(table, log2_failure=log2_failure, **columns)
-        chosen = {name: columns.get(name, name) for name in self._ranges}
         return Result(compiled, table.compute(compiled, chosen, (first, end), progress, way=way), end - first)
 
     def explain(self, table: BaseTable | None = None, *, format: str = "text", **options: Any) -> str:
@@ -483,7 +578,8 @@ class GraphProgram:
             ValueError: There is no such format.
             GraphError: As [GraphProgram.compile][] has it.
         """
-        return explained(self._text, self.compile(table, **options), format)
+        columns = {name: column for name, column in options.items() if name not in _OPTIONS}
+        return explained(self._with_defaults(columns), self.compile(table, **options), format)
 
     def _repr_svg_(self) -> str:
         """What a notebook shows: the graph, which needs no compilation."""
@@ -521,8 +617,7 @@ class GraphProgram:
 
     def _bind(self, arguments: Sequence[Any], columns: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by the names of the inputs."""
-        parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self._ranges]
-        return inspect.Signature(parameters).bind(*arguments, **columns).arguments
+        return _bound(getattr(self, "__name__", "the program"), self._ranges, self._defaults, arguments, columns)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {numbers}" for name, numbers in self._ranges.items())
@@ -565,19 +660,17 @@ class Program(GraphProgram):
     def __init__(self, function: Callable[..., Any], **types: Any) -> None:
         functools.update_wrapper(self, function)
         self._function = function
-        ranges, _ = _ranges(function, types)
-        if taken := [name for name in ranges if name in _OPTIONS]:
+        signature = _Signature.of(function, types)
+        if taken := [name for name in signature.ranges if name in _OPTIONS]:
             where = where_of(function)
             raise GraphError(f"{where}: argument `{taken[0]}` has the name of an option of `run` or `compile`: give it another one", line=where)
         graph = Graph()
-        values = {name: graph.input(name, numbers.low, numbers.high) for name, numbers in ranges.items()}
-        outputs = self._named(function(**values))
+        values = {name: graph.input(name, numbers.low, numbers.high) for name, numbers in signature.ranges.items()}
+        self._by_name = signature.by_name
+        outputs = self._named(self._returned(values))
         for name, value in outputs.items():
             graph.output(name, value)
-        super().__init__(graph.text(), ranges, list(outputs), where_of(function))
-        # What the graph itself refuses shows here, before anything is encrypted.
-        for value in outputs.values():
-            graph.interval(graph.value(value))
+        super().__init__(graph.text(), signature.ranges, list(outputs), where_of(function), signature.defaults)
 
     def _named(self, returned: Any) -> dict[str, Any]:
         where = where_of(self._function)
@@ -595,17 +688,20 @@ class Program(GraphProgram):
         return named
 
     def _within(self, graph: Graph, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        bound = inspect.signature(self._function).bind(*arguments, **named)
-        bound.apply_defaults()
-        for name, numbers in self._ranges.items():
-            argument = bound.arguments[name]
+        bound = self._bind(arguments, named)
+        for name, argument in bound.items():
             # A number that is known to everybody stays one.
             found = graph.value(argument).interval if isinstance(argument, Value) else Range(*2 * (index_of(argument),))
-            check_within(f"argument `{name}` of {self.__name__}", found, numbers)
-        return self._function(*bound.args, **bound.kwargs)
+            check_within(f"argument `{name}` of {self.__name__}", found, self._ranges[name])
+        return self._returned(bound)
+
+    def _returned(self, values: Mapping[str, Any]) -> Any:
+        """What the function returns of values by the names of its arguments."""
+        by_place = [value for name, value in values.items() if name not in self._by_name]
+        return self._function(*by_place, **{name: values[name] for name in self._by_name})
 
     def __reduce__(self) -> str | tuple[type[GraphProgram], tuple[Any, ...]]:
-        return _name_of(self) or (GraphProgram, (self._text, self._ranges, self._outputs, self._where))
+        return _name_of(self) or (GraphProgram, (self._text, self._ranges, self._outputs, self._where, self._defaults))
 
     def __copy__(self) -> Program:
         return self

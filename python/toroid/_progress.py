@@ -70,14 +70,15 @@ def _in_turn(report: Report, call: int, calls: int, stage: str, done: int, total
     report(stage, call * total + done, calls * total)
 
 
-def twin(call: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+def twin(call: Callable[P, T], discard: Callable[..., object] | None = None) -> Callable[P, Coroutine[Any, Any, T]]:
     """The twin of a long call, to await: it takes the same arguments, and runs the call in a thread of its own. Cancelling the task ends the call, and
-    waits for that."""
+    waits for that. Where the call has ended already, `discard` gets its result, which nobody else does, with the arguments given by name."""
 
     @functools.wraps(call)
     def awaitable(*arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
         # Errors name the line of this call, which no frame of the other thread knows.
-        return _awaited(functools.partial(located, caller(), functools.partial(call, *arguments, **options)))
+        made = functools.partial(located, caller(), functools.partial(call, *arguments, **options))
+        return _awaited(made, None if discard is None else functools.partial(discard, **options))
 
     name = call.__name__
     awaitable.__name__ = f"a{name}"
@@ -86,7 +87,7 @@ def twin(call: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     return awaitable
 
 
-async def _awaited(call: Callable[[], T]) -> T:
+async def _awaited(call: Callable[[], T], discard: Callable[[T], object] | None) -> T:
     asked = threading.Event()
 
     def run() -> T:
@@ -103,7 +104,7 @@ async def _awaited(call: Callable[[], T]) -> T:
             # Who cancels the task again waits as well.
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([thread])
-        if not thread.cancelled():
-            # Whatever it was, the task is cancelled.
-            thread.exception()
+        # Whatever an error was, the task is cancelled.
+        if not thread.cancelled() and thread.exception() is None and discard is not None:
+            await asyncio.to_thread(discard, thread.result())
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,6 +38,7 @@ class Finish:
 
     `results` are the names of the results and what they are: value, sum, count or mean. `groups` are the values of the key `key`; one group without a key.
     `known` are outputs that do not depend on encrypted numbers, `has_where` tells whether rows come with the condition, `bins` are those of a histogram.
+    `dtypes` are numpy's names of the types of results that are columns; of those that it does not have int64.
     """
 
     results: tuple[tuple[str, str], ...]
@@ -46,6 +47,7 @@ class Finish:
     known: Mapping[str, int] = field(default_factory=dict)
     has_where: bool = False
     bins: tuple[tuple[int, int], ...] | None = None
+    dtypes: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(facts: Mapping[str, Any]) -> Finish:
@@ -58,12 +60,13 @@ class Finish:
             dict(facts["known"]),
             facts["has_where"],
             None if bins is None else tuple((low, high) for low, high in bins),
+            dict(facts["dtypes"]),
         )
 
     def __call__(self, outputs: Mapping[str, list[int]]) -> dict[str, Any]:
         """The answer from the outputs by their names."""
         if any(kind == "value" for _, kind in self.results):
-            found = {name: _array(outputs[f"r{place}"]) for place, (name, _) in enumerate(self.results)}
+            found = {name: np.array(outputs[f"r{place}"], dtype=self.dtypes.get(name, "int64")) for place, (name, _) in enumerate(self.results)}
             return {**found, "where": np.array(outputs["where"], dtype=np.bool_)} if self.has_where else found
 
         def number(name: str) -> int:
@@ -81,7 +84,7 @@ class Finish:
                 else:
                     members = number(f"n{group}")
                     column.append(number(f"s{group}_{place}") / members if members else float("nan"))
-            found[name] = _array(column) if self.key is not None else column[0]
+            found[name] = np.array(column, dtype=self.dtypes.get(name, "int64")) if self.key is not None else column[0]
         if self.bins is None:
             return found
         low, high = zip(*self.bins, strict=True)
@@ -117,7 +120,9 @@ class Extremes:
             for place, key in keys:
                 read = key.read(words[place], self.rows)
                 column.append(next((number for number, is_last in read if key.weight is None or is_last == is_max), None))
-            found[name] = column[0] if self.key is None else _array(column)
+            dtype = dtype_of(*hull(key.interval for _, key in keys))
+            # None has no other type.
+            found[name] = column[0] if self.key is None else np.array(column, dtype=object if None in column else dtype)
         return found
 
 
@@ -138,11 +143,11 @@ class Sorted:
         found = {}
         for name, place in self.columns.items():
             if place is None:
-                numbers = [number for number, _ in keys]
+                numbers, interval = [number for number, _ in keys], self.key.interval
             else:
                 carried, first, end = place
-                numbers = carried.joined(words[0][first:end], self.rows)
-            found[name] = _array([numbers[row] for row in there])
+                numbers, interval = carried.joined(words[0][first:end], self.rows), carried.interval
+            found[name] = np.array([numbers[row] for row in there], dtype=dtype_of(*interval))
         return found
 
 
@@ -217,13 +222,17 @@ class Query:
             raise ValueError("groups have sums, counts, means, least and greatest values: use agg")
         return self._with(results)
 
-    def histogram(self, column: str | Expr, edges: list[int]) -> Query:
+    def histogram(self, column: str | Expr, edges: Sequence[int]) -> Query:
         """Counts the rows between neighbours of ascending edges, the lower one included: `edges[0] <= value < edges[1]` and so on.
 
         The result has the columns `low`, `high` and `count`.
         """
-        if not isinstance(edges, Sequence):
-            raise TypeError("the edges of a histogram are a list of integers")
+        if not isinstance(column, (str, Expr)):
+            raise TypeError(f"a histogram is of a column or an expression, not {type(column).__name__}")
+        try:
+            edges = [index_of(edge) for edge in edges]
+        except TypeError:
+            raise TypeError("the edges of a histogram are a list of integers") from None
         if self._key is not None:
             raise ValueError("a histogram has no groups: add a condition for each of them with where")
         if len(edges) < 2 or any(low >= high for low, high in itertools.pairwise(edges)):
@@ -360,12 +369,15 @@ class Query:
         if self._condition is not None and "where" in results:
             raise ValueError("a result has the name where, which says whether the condition holds: give it another one")
         holds = None if self._condition is None else graph.value(self._condition.of(values))
-        for place, expression in enumerate(results.values()):
+        dtypes = {}
+        for place, (name, expression) in enumerate(results.items()):
             assert isinstance(expression, Expr)
-            graph.output(f"r{place}", graph.value(expression.of(values)))
+            value = graph.value(expression.of(values))
+            dtypes[name] = dtype_of(value.interval.low, value.interval.high)
+            graph.output(f"r{place}", value)
         if holds is not None:
             graph.output("where", holds)
-        return _Plan(graph.text(), inputs, Finish(tuple((name, "value") for name in results), has_where=holds is not None))
+        return _Plan(graph.text(), inputs, Finish(tuple((name, "value") for name in results), has_where=holds is not None, dtypes=dtypes))
 
     def _members(self, graph: Graph, values: Mapping[str, Value]) -> list[tuple[int | None, Value | None]]:
         """The groups, each with the number that is 1 for its rows; none where it has all rows."""
@@ -392,26 +404,32 @@ class Query:
         known: dict[str, int] = {}
         unknown: list[str] = []
 
-        def total(name: str, value: Value | int) -> None:
+        totals: dict[str, list[tuple[int, int]]] = {name: [] for name, result in sums.items() if result.kind == "sum"}
+
+        def total(name: str, value: Value | int) -> tuple[int, int]:
             if isinstance(value, Value):
                 unknown.append(name)
                 graph.output(name, graph.sum(value))
-            else:
-                known[name] = value * rows
+                return value.interval.low * rows, value.interval.high * rows
+            known[name] = value * rows
+            return known[name], known[name]
 
         for group, (_, member) in enumerate(groups):
             counted = False
-            for place, result in enumerate(sums.values()):
+            for place, (own, result) in enumerate(sums.items()):
                 if result.of is not None:
                     value = result.of.of(values)
-                    total(f"s{group}_{place}", value if member is None else select(member, value, 0))
+                    interval = total(f"s{group}_{place}", value if member is None else select(member, value, 0))
+                    totals.get(own, []).append(interval)
                 if result.kind != "sum" and not counted:
                     counted = True
                     total(f"n{group}", 1 if member is None else member)
         kinds = tuple((name, result.kind) for name, result in sums.items())
         numbers = None if self._key is None else tuple(number for number, _ in groups if number is not None)
         key = None if self._key is None else self._key.name
-        finish = Finish(kinds, known=known) if numbers is None else Finish(kinds, numbers, key, known)
+        dtypes = {name: dtype_of(*hull(intervals)) for name, intervals in totals.items()}
+        dtypes.update((name, "float64") for name, result in sums.items() if result.kind == "mean")
+        finish = Finish(kinds, known=known, dtypes=dtypes) if numbers is None else Finish(kinds, numbers, key, known, dtypes=dtypes)
         plan = _Plan(graph.text() if unknown else None, inputs if unknown else (), finish)
         if len(sums) == len(results):
             return plan
@@ -772,10 +790,14 @@ def _plain_column(expression: Expr, table: BaseTable) -> str | None:
     return expression.name if list(expression.columns) == [expression.name] and expression.name in table.columns else None
 
 
-def _array(numbers: list[Any]) -> Any:
-    if any(number is None for number in numbers):
-        return np.array(numbers, dtype=object)
-    if any(isinstance(number, float) for number in numbers):
-        return np.array(numbers, dtype=np.float64)
-    fits = all(-(1 << 63) <= number < 1 << 63 for number in numbers)
-    return np.array(numbers, dtype=np.int64) if fits else numbers
+def dtype_of(low: int, high: int) -> str:
+    """Numpy's name of the type of numbers from `low` to `high`: int64, or uint64 where they end above it; objects where neither has them all."""
+    if -(1 << 63) <= low and high < 1 << 63:
+        return "int64"
+    return "uint64" if 0 <= low and high < 1 << 64 else "object"
+
+
+def hull(intervals: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """The least interval that has all of some."""
+    lows, highs = zip(*intervals, strict=True)
+    return min(lows), max(highs)

@@ -151,6 +151,11 @@ class Carried:
         """The greatest number above `low`."""
         return self.layout.high
 
+    @property
+    def interval(self) -> tuple[int, int]:
+        """The values that it may have."""
+        return self.low, self.low + self.span
+
     def digits(self, graph: Graph, value: Value | int) -> list[Value]:
         """The digits of a value of a graph."""
         above = graph.value(value) - self.low
@@ -680,6 +685,12 @@ class Key:
 
     carried: Carried
     weight: int | None
+
+    @property
+    def interval(self) -> tuple[int, int]:
+        """The values that it may have, without the weight."""
+        low, high = self.carried.interval
+        return (low, high) if self.weight is None else (low, low + self.weight - 1)
 
     def read(self, words: Sequence[Sequence[int]], rows: int) -> list[tuple[int, bool]]:
         """The values of so many rows, each with whether it has the weight."""

@@ -17,6 +17,7 @@ from toroid import _notebook
 from toroid._errors import DriveError
 from toroid._notebook import Output
 from toroid._progress import twin
+from toroid._text import check_text
 
 __all__ = ["ClusterStatus", "DriveStatus", "JobStatus", "ServedStatus", "Status", "astatus", "status", "watch"]
 
@@ -269,6 +270,8 @@ def status(address: str | int) -> ServedStatus:
 
     Raises:
         DriveError: It does not answer, or it is no drive.
+        TypeError: The address is neither text nor a number.
+        ValueError: It is none of metrics.
     """
     return ServedStatus(_asked(_place(address)))
 
@@ -277,6 +280,9 @@ astatus = twin(status)
 
 
 def _place(address: str | int) -> str:
+    if not isinstance(address, str | int) or isinstance(address, bool):
+        raise TypeError(f"an address of metrics is HOST:PORT, a port or a URL, not {type(address).__name__}")
+    check_text("address", str(address))
     text = f"127.0.0.1:{address}" if isinstance(address, int) or address.isdigit() else address
     if "://" not in text:
         text = f"http://{text}"
@@ -325,6 +331,8 @@ def watch(source: str | int | Watched, *, interval: float = 2.0, count: int | No
     """
     if interval <= 0:
         raise ValueError(f"interval is {interval}, and there are more than 0 seconds between two looks")
+    if not isinstance(source, str | int) and not hasattr(source, "status"):
+        raise TypeError(f"what is watched is the address of a drive's metrics or a cluster, not {type(source).__name__}")
     display, seen = _Display(), time.monotonic()
     last: Status | None = None
     place = _place(source) if isinstance(source, str | int) else None

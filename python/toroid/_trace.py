@@ -41,6 +41,7 @@ class Graph:
 
     def __init__(self) -> None:
         self._lines: list[str] = []
+        self._statements = _core.Statements("")
         self._names: set[str] = set()
         self._values = 0
 
@@ -89,6 +90,7 @@ class Graph:
         """
         names: dict[str, str] = {}
         outputs: dict[str, Value] = {}
+        before = _core.Statements(text) if _TABLE.search(text) else None
         for line in text.splitlines():
             if not line.partition("#")[0].strip():
                 continue
@@ -104,7 +106,7 @@ class Graph:
                 outputs[name] = Value(self, names[written]) if written in names else self.constant(int(written.replace(" ", "")))
             else:
                 table = _TABLE.fullmatch(written)
-                expression = _renamed(written, names) if table is None else self._part_of_table(text, table, names)
+                expression = _renamed(written, names) if table is None or before is None else self._part_of_table(before, table, names)
                 if match["file"] is None:
                     made = self.record(expression)
                 else:
@@ -113,13 +115,13 @@ class Graph:
                 names[name] = made._name
         return outputs
 
-    def _part_of_table(self, text: str, table: re.Match[str], names: Mapping[str, str]) -> str:
+    def _part_of_table(self, statements: _core.Statements, table: re.Match[str], names: Mapping[str, str]) -> str:
         """The table of another graph for the values that its operands can have in this one."""
         operands = [operand for operand in (table["first"], table["second"]) if operand is not None]
         entries = [int(entry.replace(" ", "")) for entry in table["entries"].split(",")]
         places, rows = [], 1
         for operand in operands:
-            before = Range(*_core.interval(text, operand))
+            before = Range(*statements.interval(operand))
             now = Value(self, names[operand]).interval
             check_within(f"value `{operand}` of the program", now, before)
             places.append(range(now.low - before.low, now.high - before.low + 1))
@@ -136,18 +138,15 @@ class Graph:
         return "\n".join(self._lines) + "\n"
 
     def interval(self, value: Value) -> Range:
-        """What a value may be.
-
-        Raises:
-            GraphError: A statement before it is refused.
-        """
-        low, high = _core.interval(self.text(), value._name)
-        return Range(low, high)
+        """What a value may be."""
+        return Range(*self._statements.interval(value._name))
 
     def _write(self, statement: str) -> None:
         file, line = caller()
         file = "".join(letter for letter in file if letter.isprintable() and letter not in '"\\')
-        self._lines.append(f'{statement} @ "{file}":{line}')
+        located_statement = f'{statement} @ "{file}":{line}'
+        self._statements.add(located_statement)
+        self._lines.append(located_statement)
 
 
 #: A statement of the text form, with the place that it was made from.
@@ -402,8 +401,8 @@ def where_of(function: Callable[..., Any]) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
 
 
-def entry_of(function: Callable[..., Any], arguments: tuple[int, ...]) -> int:
-    """What a function makes of numbers, as an entry of a table.
+def entry_of(function: Callable[..., Any], arguments: tuple[int, ...], by_name: Sequence[str] = ()) -> int:
+    """What a function makes of numbers, the last of which go by names, as an entry of a table.
 
     Raises:
         GraphError: It raises, or gives no integer.
@@ -412,7 +411,8 @@ def entry_of(function: Callable[..., Any], arguments: tuple[int, ...]) -> int:
     where = where_of(function)
     call = f"{getattr(function, '__name__', 'the function')}({', '.join(map(str, arguments))})"
     try:
-        result = function(*arguments)
+        split = len(arguments) - len(by_name)
+        result = function(*arguments[:split], **dict(zip(by_name, arguments[split:], strict=True)))
     except Exception as error:
         message = f"{where}: {call} raises {type(error).__name__}: {error}"
         raise GraphError(message, line=where, help="return a number for every value of the argument's type") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from numbers import Real
 from typing import Annotated, Any, get_args, get_origin
@@ -18,12 +19,18 @@ class Range:
 
     Raises:
         ValueError: `low` is above `high`.
+        TypeError: They are no integers.
     """
 
     low: int
     high: int
 
     def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            end = getattr(self, name)
+            if not hasattr(end, "__index__"):
+                raise TypeError(f"a range ends at integers, and {name} is {end!r}")
+            object.__setattr__(self, name, operator.index(end))
         if self.low > self.high:
             raise ValueError(f"no integer lies between {self.low} and {self.high}")
 

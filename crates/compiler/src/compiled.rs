@@ -188,6 +188,8 @@ pub struct CompiledInput {
 pub struct CompiledOutput {
     /// The name of the graph's output.
     pub name: String,
+    /// Its values; of a sum those of a row.
+    pub interval: Interval,
     /// Where it stands in the rows of the result.
     pub parts: Vec<Part>,
     /// What is added to the parts of each row or group.

@@ -43,7 +43,7 @@ pub use graph::{
 pub use interval::{Interval, MAX_MAGNITUDE};
 pub use lower::{compile, compile_until};
 pub use simplify::Pass;
-pub use text::MAX_SOURCE_BYTES;
+pub use text::{MAX_SOURCE_BYTES, Statements};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -287,6 +287,7 @@ fn lower(
     for (number, output) in graph.outputs().iter().enumerate() {
         outputs.push(CompiledOutput {
             name: output.name.to_string(),
+            interval: graph.interval(output.node),
             parts: Vec::new(),
             offset: 0,
             sum: limit.is_some(),

@@ -1,5 +1,6 @@
 //! The text form of graphs: one statement a line.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
@@ -108,12 +109,14 @@ fn quoted(text: &str) -> Result<(String, &str), Error> {
 
 /// Reads statements into a graph.
 #[derive(Default)]
-struct Parser<'a> {
+struct Parser {
     graph: Graph,
-    names: HashMap<&'a str, Node>,
+    names: HashMap<String, Node>,
     files: HashSet<Arc<str>>,
     /// The place of statements that name none.
     place: Option<Location>,
+    /// How many lines were read.
+    lines: u32,
 }
 
 /// The tokens of a statement that are not read yet.
@@ -170,9 +173,16 @@ impl<'a> Rest<'a, '_> {
     }
 }
 
-impl<'a> Parser<'a> {
-    fn line(&mut self, line: &'a str) -> Result<(), Error> {
-        let tokens = tokens(line)?;
+impl Parser {
+    fn line(&mut self, line: &str) -> Result<(), Error> {
+        let tokens = tokens(line).map_err(|error| match line.rsplit_once('@') {
+            // What cannot be read comes before the place.
+            Some((_, place)) => {
+                let place = tokens(place).and_then(|place| self.location(&place));
+                error.at(place.ok().as_ref())
+            }
+            None => error,
+        })?;
         let place = tokens.iter().position(|token| *token == Token::Symbol("@"));
         let location = place
             .map(|place| self.location(&tokens[place + 1..]))
@@ -216,29 +226,33 @@ impl<'a> Parser<'a> {
         Ok(Location { file, line })
     }
 
-    /// Reads the statements of a text. With a file's name, statements that name no place have that of their line there.
-    fn read(text: &'a str, file: Option<Arc<str>>) -> Result<Parser<'a>, Error> {
+    /// Reads further statements. With a file's name, statements that name no place have that of their line there.
+    fn read(&mut self, text: &str, file: Option<Arc<str>>) -> Result<(), Error> {
         if text.len() > MAX_SOURCE_BYTES {
             return Err(Error::new(format!(
                 "the text has more than {MAX_SOURCE_BYTES} bytes"
             )));
         }
-        let mut parser = Parser::default();
-        for (line, number) in text.lines().zip(1u32..) {
-            parser.place = file.clone().map(|file| Location { file, line: number });
-            parser.line(line).map_err(|mut error| {
+        for line in text.lines() {
+            let number = self.lines.saturating_add(1);
+            self.place = file.clone().map(|file| Location { file, line: number });
+            self.line(line).map_err(|mut error| {
                 error.line = Some(number);
-                error.at(parser.place.as_ref())
+                error.at(self.place.as_ref())
             })?;
+            self.lines = number;
         }
-        parser.graph.set_location(None);
-        Ok(parser)
+        self.graph.set_location(None);
+        Ok(())
     }
 
-    fn define(&mut self, name: &'a str, node: Node) -> Result<(), Error> {
-        match self.names.insert(name, node) {
-            None => Ok(()),
-            Some(_) => Err(Error::new(format!("there is a value `{name}` already"))
+    fn define(&mut self, name: &str, node: Node) -> Result<(), Error> {
+        match self.names.entry(name.to_owned()) {
+            Entry::Vacant(free) => {
+                free.insert(node);
+                Ok(())
+            }
+            Entry::Occupied(_) => Err(Error::new(format!("there is a value `{name}` already"))
                 .with_help("each name has one statement; take another name")),
         }
     }
@@ -250,7 +264,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn input(&mut self, rest: &mut Rest<'a, '_>) -> Result<(), Error> {
+    fn input(&mut self, rest: &mut Rest<'_, '_>) -> Result<(), Error> {
         rest.name()?;
         let name = rest.name()?;
         rest.expect(":")?;
@@ -261,7 +275,7 @@ impl<'a> Parser<'a> {
         self.define(name, node)
     }
 
-    fn output(&mut self, rest: &mut Rest<'a, '_>) -> Result<(), Error> {
+    fn output(&mut self, rest: &mut Rest<'_, '_>) -> Result<(), Error> {
         rest.name()?;
         let name = rest.name()?;
         rest.expect("=")?;
@@ -269,7 +283,7 @@ impl<'a> Parser<'a> {
         self.graph.output(name, node)
     }
 
-    fn assignment(&mut self, rest: &mut Rest<'a, '_>) -> Result<(), Error> {
+    fn assignment(&mut self, rest: &mut Rest<'_, '_>) -> Result<(), Error> {
         let name = rest.name()?;
         rest.expect("=")?;
         let before = self.graph.len();
@@ -290,7 +304,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A name or an integer.
-    fn operand(&mut self, rest: &mut Rest<'a, '_>) -> Result<Node, Error> {
+    fn operand(&mut self, rest: &mut Rest<'_, '_>) -> Result<Node, Error> {
         match rest.0.first() {
             Some(Token::Name(name)) => {
                 rest.0 = &rest.0[1..];
@@ -303,7 +317,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn call(&mut self, function: &str, rest: &mut Rest<'a, '_>) -> Result<Node, Error> {
+    fn call(&mut self, function: &str, rest: &mut Rest<'_, '_>) -> Result<Node, Error> {
         let first = self.operand(rest)?;
         match function {
             "abs" => self.graph.add(Op::Absolute(first)),
@@ -346,7 +360,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A linear combination, or one operation on two operands.
-    fn expression(&mut self, rest: &mut Rest<'a, '_>) -> Result<Node, Error> {
+    fn expression(&mut self, rest: &mut Rest<'_, '_>) -> Result<Node, Error> {
         let start = rest.0;
         let first_is_name = matches!(start.first(), Some(Token::Name(_)));
         let skipped = match start {
@@ -416,7 +430,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn combination(&mut self, rest: &mut Rest<'a, '_>) -> Result<Node, Error> {
+    fn combination(&mut self, rest: &mut Rest<'_, '_>) -> Result<Node, Error> {
         let overflow = || Error::new("the constants of the sum exceed 2^127");
         let mut terms = Vec::new();
         let mut constant: i128 = 0;
@@ -489,6 +503,50 @@ fn entries(rest: &mut Rest<'_, '_>) -> Result<Arc<[i128]>, Error> {
     }
 }
 
+/// A graph in text form that is still being written, with the intervals of its values so far.
+///
+/// ```
+/// let mut statements = toroid_compiler::Statements::default();
+/// statements.add("input x: -8..7")?;
+/// statements.add("square = x * x")?;
+/// assert_eq!(statements.interval("square")?.to_string(), "0..64");
+/// # Ok::<(), toroid_compiler::Error>(())
+/// ```
+#[derive(Default)]
+pub struct Statements {
+    parser: Parser,
+}
+
+impl Statements {
+    /// Reads the lines of a text behind those of before.
+    ///
+    /// # Errors
+    /// As [`Graph::parse`] has it, but that there may be no output yet; the lines from the wrong one on do not count.
+    pub fn add(&mut self, text: &str) -> Result<(), Error> {
+        self.parser.read(text, None)
+    }
+
+    /// The interval of a value, by its name.
+    ///
+    /// # Errors
+    /// A name that no statement defines.
+    pub fn interval(&self, name: &str) -> Result<Interval, Error> {
+        Ok(self.parser.graph.interval(self.parser.find(name)?))
+    }
+
+    /// The interval of an output, by its name; of a sum that of a row.
+    ///
+    /// # Errors
+    /// A name that no output has.
+    pub fn output_interval(&self, name: &str) -> Result<Interval, Error> {
+        let mut outputs = self.parser.graph.outputs().iter();
+        match outputs.find(|output| &*output.name == name) {
+            Some(output) => Ok(self.parser.graph.interval(output.node)),
+            None => Err(Error::new(format!("the graph has no output `{name}`"))),
+        }
+    }
+}
+
 impl Graph {
     /// Reads the text form.
     ///
@@ -507,22 +565,14 @@ impl Graph {
     }
 
     fn read(text: &str, file: Option<Arc<str>>) -> Result<Graph, Error> {
-        let parser = Parser::read(text, file)?;
+        let mut parser = Parser::default();
+        parser.read(text, file)?;
         if parser.graph.outputs().is_empty() {
             return Err(Error::new("the graph has no output")
                 .with_help("write output NAME = VALUE")
                 .at(parser.place.as_ref()));
         }
         Ok(parser.graph)
-    }
-
-    /// The interval of a value, by its name in the text form of a graph, which may have no output yet.
-    ///
-    /// # Errors
-    /// As [`parse`](Graph::parse), and a name that no statement defines.
-    pub fn interval_in(text: &str, name: &str) -> Result<Interval, Error> {
-        let parser = Parser::read(text, None)?;
-        Ok(parser.graph.interval(parser.find(name)?))
     }
 
     /// The names of all values in the text form; constants have none.

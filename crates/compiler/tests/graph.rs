@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use toroid_compiler::{Graph, Interval};
+use toroid_compiler::{Graph, Interval, Statements};
 
 const EVERYTHING: &str = r#"
     # every kind of statement
@@ -212,13 +212,35 @@ fn columns_give_what_rows_give() {
 
 #[test]
 fn values_of_texts_without_outputs_have_intervals() {
+    let mut statements = Statements::default();
     let text = "input x: -8..7\ninterval = x * x\nsame = interval\nlarge = 1267650600228229401496703205376\n";
-    let shown = |name: &str| Graph::interval_in(text, name).map(|interval| interval.to_string());
-    assert_eq!(shown("x").unwrap(), "-8..7");
-    assert_eq!(shown("interval").unwrap(), "0..64");
-    assert_eq!(shown("same").unwrap(), "0..64");
-    assert!(shown("large").is_ok());
-    assert!(shown("y").unwrap_err().message.contains("defines `y`"));
-    let wrong = format!("{text}z = x +\n");
-    assert_eq!(Graph::interval_in(&wrong, "x").unwrap_err().line, Some(5));
+    statements.add(text).unwrap();
+    let shown =
+        |statements: &Statements, name: &str| statements.interval(name).map(|i| i.to_string());
+    assert_eq!(shown(&statements, "x").unwrap(), "-8..7");
+    assert_eq!(shown(&statements, "interval").unwrap(), "0..64");
+    assert_eq!(shown(&statements, "same").unwrap(), "0..64");
+    assert!(shown(&statements, "large").is_ok());
+    let error = shown(&statements, "y").unwrap_err();
+    assert!(error.message.contains("defines `y`"));
+    // A statement that is wrong leaves the values as they are.
+    for wrong in ["z = x +", "x = 3", "x = x + 1\nz = x"] {
+        assert_eq!(statements.add(wrong).unwrap_err().line, Some(5), "{wrong}");
+    }
+    assert!(statements.interval("z").is_err());
+    assert_eq!(shown(&statements, "x").unwrap(), "-8..7");
+    let error = statements.add("z = x + 9999999999999999999999999999999999999999 @ \"pay.py\":12");
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "pay.py:12: a number exceeds 2^100"
+    );
+    statements.add("z = x + 1").unwrap();
+    assert_eq!(shown(&statements, "z").unwrap(), "-7..8");
+    assert_eq!(statements.add("z = x + 1").unwrap_err().line, Some(6));
+    statements.add("output x = z").unwrap();
+    assert_eq!(
+        statements.output_interval("x").unwrap().to_string(),
+        "-7..8"
+    );
+    assert!(statements.output_interval("z").is_err());
 }

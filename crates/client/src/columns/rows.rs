@@ -285,6 +285,12 @@ impl EncryptedRows {
         self.facts.params
     }
 
+    /// The start of the tag of the client key; `None` where nobody states it.
+    #[must_use]
+    pub fn key_tag(&self) -> Option<KeyTagStart> {
+        self.facts.tag
+    }
+
     /// The encoding of their messages; `None` where nobody states it.
     #[must_use]
     pub fn encoding(&self) -> Option<Encoding> {
