@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use toroid_client::columns::{
     ColumnStat, MapPlan, MapRequest, Route, RowForm, TimesLeft, Way, WayTimes,
 };
-use toroid_client::drive::{Drive as Inner, OpenOptions};
+use toroid_client::drive::{Drive as Inner, NewImage, OpenOptions};
 use toroid_client::ledger::Ledger;
 use toroid_client::location::Location;
 use toroid_client::session::{Object, SessionError};
@@ -350,20 +350,20 @@ impl Drive {
         let format = format_options(size, overwrite)?;
         let shown = path.display().to_string();
         let is_new = !path.exists();
-        let made = AtomicBool::new(false);
+        let new = work::run(py, None, || {}, |_| Ok(NewImage::make(&path, format)?))?;
+        // Of a call that was interrupted or cancelled before nothing has changed: this one then does not begin, and the image goes.
         let opened = work::run(
             py,
             None,
             || {},
             |progress| {
-                toroid_client::drive::create_image(&path, format)?;
-                made.store(true, Ordering::SeqCst);
+                new.place()?;
                 // Nothing but this has made the store.
                 let options = options.new_store().cancel(progress.cancel_token().clone());
                 Ok(options.open(Location::Image(path.clone()))?)
             },
         );
-        if opened.is_err() && is_new && made.into_inner() {
+        if opened.is_err() && is_new {
             // Nobody has got the drive: the same call shall find the place free. Where the image cannot be removed, that call says that it is there.
             let _ = std::fs::remove_file(&path);
         }

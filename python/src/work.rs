@@ -33,8 +33,9 @@ pub(crate) fn run<T: Send>(
     let (sender, receiver) = mpsc::channel();
     let cancel = CancelToken::new();
     let check = py.import("toroid._cancel")?.getattr("check")?;
-    // Of a call that was cancelled nothing more begins.
+    // Of a call that was interrupted or cancelled nothing more begins.
     check.call0()?;
+    py.check_signals()?;
     let check = check.unbind();
     let reports = match &progress {
         Some(_) => {

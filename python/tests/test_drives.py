@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -413,6 +414,38 @@ def test_a_task_that_is_cancelled_leaves_no_image(tmp_path: Path) -> None:
     toroid.open(path, create="16MiB").close()
     with toroid.open(path) as drive:
         assert not drive.columns()
+
+
+def test_an_image_is_not_replaced_once_the_task_is_cancelled(client: toroid.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "drive"
+    with toroid.open(path, create="16MiB") as drive:
+        drive.upload("t", client.encrypt([1, 2]))
+
+    def check() -> None:
+        # The new image is there, beside the former one.
+        if len(list(tmp_path.iterdir())) > 1:
+            raise asyncio.CancelledError
+
+    with monkeypatch.context() as patched, pytest.raises(asyncio.CancelledError):
+        patched.setattr("toroid._cancel.check", check)
+        asyncio.run(toroid.aopen(path, create="16MiB", overwrite=True))
+    assert list(tmp_path.iterdir()) == [path]
+    with toroid.open(path) as drive:
+        assert client.decrypt(drive["t"].download())["value"].tolist() == [1, 2]
+
+    async def work(seconds: float) -> None:
+        task = asyncio.ensure_future(toroid.aopen(path, create="16MiB", overwrite=True))
+        await asyncio.sleep(seconds)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            (await task).close()
+
+    # Whenever it is cancelled, the one or the other is there as a whole.
+    for seconds in (0, 0.001, 0.003, 0.01, 0.03):
+        asyncio.run(work(seconds))
+        assert list(tmp_path.iterdir()) == [path]
+        with toroid.open(path) as drive:
+            assert list(drive.tables()) in (["t"], [])
 
 
 def test_text_with_surrogates_is_refused(client: toroid.Client, drive: toroid.Drive, tmp_path: Path) -> None:

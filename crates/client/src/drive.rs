@@ -36,7 +36,7 @@ use crate::location::Location;
 use crate::session::{ComputedEntry, Object, Outputs, Session, SessionError};
 
 #[cfg(feature = "image")]
-pub use image::create as create_image;
+pub use image::{NewImage, create as create_image};
 use link::{Link, Remote};
 pub use options::OpenOptions;
 #[cfg(feature = "image")]

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use futures::future::BoxFuture;
 use toroid_client::blob::BlobError;
 use toroid_client::columns::{ColumnError, EncryptedRows};
-use toroid_client::drive::{PUBLIC_KEY_FILES, create_image};
+use toroid_client::drive::{NewImage, PUBLIC_KEY_FILES, create_image};
 use toroid_client::ledger::Ledger;
 use toroid_client::prelude::*;
 use toroid_client::session::Object;
@@ -214,6 +214,39 @@ fn locations_that_are_no_drive_are_told() {
     let formatted = Drive::options().format(path.as_path(), false);
     assert!(matches!(formatted, Err(DriveError::HoldsStore(_))));
     Drive::options().format(path.as_path(), true).unwrap();
+}
+
+#[test]
+fn an_image_that_is_not_placed_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive.img");
+    let options = FormatOptions {
+        overwrite: true,
+        ..small(MetadataMode::SecondHalf)
+    };
+    drop(NewImage::make(&path, options.clone()).unwrap());
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+
+    NewImage::make(&path, options.clone())
+        .unwrap()
+        .place()
+        .unwrap();
+    let identifier = || {
+        Drive::open(path.as_path())
+            .unwrap()
+            .session()
+            .store()
+            .uuid()
+    };
+    let former = identifier();
+    drop(NewImage::make(&path, options.clone()).unwrap());
+    assert_eq!(identifier(), former);
+    let again = NewImage::make(&path, small(MetadataMode::SecondHalf));
+    assert!(matches!(again, Err(DriveError::ImageFile(_))));
+    assert_eq!(identifier(), former);
+    NewImage::make(&path, options).unwrap().place().unwrap();
+    assert_ne!(identifier(), former);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Drives in this process.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toroid_drive::image::{self, FormatOptions, Image, ImageError, Replacement};
@@ -93,27 +93,73 @@ impl Drive {
     }
 }
 
+/// An image with an empty blob store, which has not yet taken the place of the one that was there. Dropped before that, it goes, and the former one is as
+/// it was. A block device has room for one alone, so that there the former one is lost once this is made.
+pub struct NewImage {
+    path: PathBuf,
+    /// Where it was made, if a file was there.
+    replacement: Option<Replacement>,
+    /// Whether it goes when this is dropped: a file where none was.
+    goes: bool,
+}
+
+impl NewImage {
+    /// Makes an image for `path`.
+    ///
+    /// # Errors
+    /// [`DriveError`]; what was there stays as it was.
+    pub fn make(path: &Path, mut options: FormatOptions) -> Result<NewImage, DriveError> {
+        options.cluster_blocks = (CLUSTER_BYTES / u64::from(options.block_size)) as u32;
+        let device = is_block_device(path);
+        let mut new = NewImage {
+            path: path.to_owned(),
+            replacement: None,
+            goes: false,
+        };
+        if device || !(options.overwrite && path.exists()) {
+            let made = make(path, &options, path);
+            // One without a blob store is of no use to anybody, and in the way of the next try.
+            new.goes = !device && matches!(made, Ok(()) | Err(DriveError::Format { .. }));
+            made?;
+        } else {
+            let replacement =
+                Replacement::of(path).map_err(|source| DriveError::of_image(path, source))?;
+            make(replacement.path(), &options, path)?;
+            new.replacement = Some(replacement);
+        }
+        Ok(new)
+    }
+
+    /// Puts it in its place.
+    ///
+    /// # Errors
+    /// [`DriveError::ImageFile`]; the former image is then still there, unless only its folder could not be made durable.
+    pub fn place(mut self) -> Result<(), DriveError> {
+        self.goes = false;
+        match self.replacement.take() {
+            Some(replacement) => replacement
+                .place()
+                .map_err(|source| DriveError::of_image(&self.path, source)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for NewImage {
+    fn drop(&mut self) {
+        if self.goes {
+            // Who finds it there can tell that it is empty.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
 /// Makes an image with an empty blob store. An existing file is replaced only by a complete image.
 ///
 /// # Errors
 /// [`DriveError`]; the file that was there stays as it was.
-pub fn create(path: &Path, mut options: FormatOptions) -> Result<(), DriveError> {
-    options.cluster_blocks = (CLUSTER_BYTES / u64::from(options.block_size)) as u32;
-    let device = is_block_device(path);
-    if device || !(options.overwrite && path.exists()) {
-        let made = make(path, &options, path);
-        if let Err(DriveError::Format { .. }) = made
-            && !device
-        {
-            // Of no use to anybody, and in the way of the next try.
-            let _ = std::fs::remove_file(path);
-        }
-        return made;
-    }
-    let failed = |source| DriveError::of_image(path, source);
-    let new = Replacement::of(path).map_err(failed)?;
-    make(new.path(), &options, path)?;
-    new.place().map_err(failed)
+pub fn create(path: &Path, options: FormatOptions) -> Result<(), DriveError> {
+    NewImage::make(path, options)?.place()
 }
 
 /// Makes an image and its blob store; errors name the file `shown`.
