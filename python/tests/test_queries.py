@@ -700,3 +700,51 @@ def test_answers_have_the_type_of_what_they_may_be(place: Any) -> None:
         found = table.group_by("key").agg(n=toroid.count(), s=col("x").sum(), mean=col("x").mean()).simulate(data)
         assert [found[name].dtype for name in ("n", "s", "mean")] == [np.int64, object, np.float64]
         assert found["s"].tolist() == numbers
+
+
+def test_numbers_beyond_those_of_int64_are_compared() -> None:
+    client, middle = toroid.Client.generate("tiny-wopbs"), 2**63
+    near = {"x": [middle + 5, middle - 3, middle, middle + 7], "key": [3, 1, 2, 0]}
+    wide = {"u": [2**64 - 1, 0, middle, 7], "i": [-1, -middle, middle - 1, 5], "key": [1, 2, 3, 0]}
+    with toroid.open() as drive:
+        drive.install(client.public_keys())
+        few = drive.upload("near", client.encrypt(near, {"x": (middle - 8, middle + 7), "key": (0, 3)}))
+        all_of_64 = drive.upload("wide", client.encrypt(wide, {"u": "u64", "i": "i64", "key": (0, 3)}))
+        ordered = sorted(near["x"])
+        questions: list[tuple[toroid.Query, Mapping[str, Any], Mapping[str, Any]]] = [
+            (few.agg(least=col("x").min(), most=col("x").max()), near, {"least": ordered[0], "most": ordered[-1]}),
+            (few.sort("x"), near, {"x": ordered, "key": [1, 2, 3, 0]}),
+            (few.top_k(2, "x"), near, {"x": ordered[:1:-1], "key": [0, 3]}),
+            (few.where(col("x") > middle).sort("x", descending=True), near, {"x": ordered[:1:-1], "key": [0, 3]}),
+            (few.where(col("key") < 3).group_by("key").agg(least=col("x").min()), near, {"key": [0, 1, 2, 3], "least": [ordered[-1], *ordered[:2], None]}),
+            (all_of_64.select("u", "i").top_k(1, "key"), wide, {"u": [middle], "i": [middle - 1]}),
+            (all_of_64.select(most=toroid.maximum(col("u"), col("i"))), wide, {"most": [2**64 - 1, 0, middle, 7]}),
+        ]
+        for query, data, expected in questions:
+            found = client.decrypt(query.run(log2_failure=-20), max_log2_failure=-10)
+            for each in (found, query.simulate(data)):
+                assert {name: column.tolist() if isinstance(column, np.ndarray) else column for name, column in each.items()} == expected
+                dtypes = {name: column.dtype for name, column in each.items() if isinstance(column, np.ndarray)}
+                assert all(dtypes[name] == np.uint64 for name in {"x", "u", "most"} & set(dtypes))
+                assert all(dtypes[name] == np.int64 for name in {"i", "key"} & set(dtypes))
+
+
+def test_what_has_no_type_of_64_bits_is_refused_and_exact_in_sums() -> None:
+    table = plain_table({"u": (0, 2**64 - 1), "i": (-(2**63), 2**63 - 1)}, 2)
+    data = {"u": [2**64 - 1, 5], "i": [-(2**63), 2**63 - 1]}
+    difference = col("u") - col("i")
+    for query in (table.select(d=difference), table.select(d=toroid.minimum(col("u"), col("i")) - 1)):
+        with pytest.raises(toroid.GraphError, match="needs more than 64 bits"):
+            query.compile()
+    for query in (table.sort("u"), table.top_k(1, "i"), table.agg(most=difference.max()), table.agg(least=col("u").min())):
+        with pytest.raises(toroid.GraphError, match=r"the values to compare have 1\d digits"):
+            query.compile()
+    assert table.agg(s=col("u").sum()).simulate(data) == {"s": 2**64 + 4}
+
+
+def test_numbers_far_from_zero_are_compared_by_what_they_have_above_the_least() -> None:
+    seconds = plain_table({"at": (1_700_000_000, 1_700_000_063), "id": (0, 15)}, 50)
+    narrow = plain_table({"at": (0, 63), "id": (0, 15)}, 50)
+    for far, near in ((seconds.sort("at"), narrow.sort("at")), (seconds.sort("id"), narrow.sort("id"))):
+        assert far.cost().comparisons == near.cost().comparisons
+        assert far.cost().bootstraps < near.cost().bootstraps + 50 * 40

@@ -713,10 +713,14 @@ class Words:
     made: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def of_column(self, name: str, is_key: bool = False) -> tuple[Carried, list[int]] | None:
-        """The words of a column as they are encrypted; none where they are encrypted in another way than rounds need."""
+        """The words of a column as they are encrypted; none where they are encrypted in another way than rounds need, or where what its numbers have above
+        the least one takes fewer words."""
         layout = self.table.columns[name].layout
         carried = Carried.of(min(layout.low, 0), layout.high, self.message_bits, is_key)
         if carried.low or carried.layout.digits != layout.digits:
+            return None
+        above = Carried.of(layout.low, layout.high, self.message_bits, is_key)
+        if len(above.layout.digits) < len(layout.digits):
             return None
         words = self._take(carried)
         self.stored.update(dict.fromkeys(words, name))
