@@ -33,6 +33,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", env!("CARGO_PKG_VERSION"))
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("MAX_KEY_ID", toroid_isa::VrNumber::MAX_KEY_ID)
     }
 }

@@ -202,7 +202,7 @@ def test_types_are_kept_and_checked(client: toroid.Client) -> None:
         client.encrypt([])
     with pytest.raises(ValueError, match="no column of the table"):
         client.encrypt({"a": [1]}, {"b": "u8"})
-    with pytest.raises(ValueError, match="same number of rows"):
+    with pytest.raises(ValueError, match="different numbers of rows: a 1, b 2"):
         client.encrypt({"a": [1], "b": [1, 2]})
     with pytest.raises(TypeError, match="nothing encrypted"):
         client.decrypt(1)
@@ -369,3 +369,43 @@ def test_a_passphrase_is_not_left_out(client: toroid.Client, tmp_path: Path) -> 
     with pytest.raises(toroid.OptionError, match="give one of them"):
         client.save(tmp_path / "key", "secret words", unencrypted=True)
     assert not list(tmp_path.iterdir())
+
+
+def test_columns_of_different_lengths_are_refused_before_anything_is_encrypted(client: toroid.Client) -> None:
+    reports: list[Any] = []
+    with pytest.raises(ValueError, match="different numbers of rows: a 2, b 1"):
+        client.encrypt({"a": [1, 2], "b": [1]}, progress=lambda *report: reports.append(report))
+    assert not reports
+    with pytest.raises(ValueError, match="at least one column"):
+        client.encrypt({})
+    one, two = client.encrypt([1]), client.encrypt([1, 2])
+    assert isinstance(one, toroid.EncryptedColumn) and isinstance(two, toroid.EncryptedColumn)
+    with pytest.raises(ValueError, match="different numbers of rows: a 1, b 2"):
+        toroid.EncryptedTable({"a": one, "b": two})
+    with pytest.raises(TypeError, match="column a is a int, which is not encrypted"):
+        toroid.EncryptedTable({"a": 5})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="the column: its rows are of several shapes"):
+        client.encrypt([[1], [1, 2]])
+
+
+def test_options_of_another_type_are_refused(client: toroid.Client, tmp_path: Path) -> None:
+    for bits in ("4", 2.5, 0):
+        with pytest.raises(toroid.OptionError, match=rf"a message of {client.params} has 1 to \d+ bits"):
+            client.encrypt([1], digit_bits=bits)  # type: ignore[arg-type]
+    column = client.encrypt([1])
+    for limit in ("x", None):
+        with pytest.raises(TypeError, match="max_log2_failure is a number"):
+            client.decrypt(column, max_log2_failure=limit)  # type: ignore[call-overload]
+    with pytest.raises(toroid.OptionError, match="nothing is above or below"):
+        client.decrypt(column, max_log2_failure=float("nan"))
+    with pytest.raises(TypeError, match="parameter set is text, not int"):
+        toroid.Client.generate(5)  # type: ignore[arg-type]
+    for call in (
+        lambda: client.dumps(b"secret"),  # type: ignore[arg-type]
+        lambda: toroid.Client.loads(b"", b"secret"),  # type: ignore[arg-type]
+        lambda: client.save(tmp_path / "k", b"secret"),  # type: ignore[arg-type]
+        lambda: toroid.Client.load(tmp_path / "k", b"secret"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(TypeError, match="a passphrase is text, not bytes") as refused:
+            call()
+        assert "secret" not in str(refused.value)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -492,3 +493,67 @@ def test_public_keys_are_one_of_each_kind(keys: Any) -> None:
     for one, other in ((first, first), (second, second), (second, first)):
         with pytest.raises(toroid.DamagedError, match="no public keys"):
             toroid.PublicKeys.from_bytes(len(one).to_bytes(8, "little") + one + other)
+
+
+def test_arguments_of_other_types_are_refused(client: toroid.Client, keys: Any, drive: toroid.Drive) -> None:
+    column = client.encrypt([1, 2, 3])
+    table = drive.upload("t", column)
+    by_key_id: list[Callable[[Any], Any]] = [
+        lambda key_id: drive.install(keys, key_id),
+        lambda key_id: drive.upload("u", column, key_id=key_id),
+        lambda key_id: drive.install_ring_keys(client, key_id=key_id),
+        lambda key_id: drive.run("return x", {"x": "c"}, "o", key_id=key_id),
+    ]
+    by_rows: list[Callable[[Any], Any]] = [table.download, lambda rows: drive.run("return x", {"x": "c"}, "o", rows=rows)]
+    for key_id, call in itertools.product((-1, 2**24, 2**40, "a", 1.5), by_key_id):
+        with pytest.raises(toroid.OptionError, match="expected a number from 0 to 16777215"):
+            call(key_id)
+    for rows, call in itertools.product((5, (1,), (1, 2, 3), (0.0, 1), "ab"), by_rows):
+        with pytest.raises(TypeError, match="expected a pair of the first row"):
+            call(rows)
+    with pytest.raises(TypeError, match="a dict of columns by the names of registers"):
+        drive.run("return x", ["x"], "o")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'speed'"):
+        drive.run("return x", {"x": "c"}, "o", speed=2)  # type: ignore[call-arg]
+    for what, named in {
+        "program": lambda: drive.run(5, {}, "o"),  # type: ignore[arg-type]
+        "column": lambda: drive.run("return x", {"x": 5}, "o"),  # type: ignore[dict-item]
+        "way": lambda: drive.run("return x", {"x": "c"}, "o", way=5),  # type: ignore[arg-type]
+        "ring": lambda: drive.install_ring_keys(client, 5),  # type: ignore[arg-type]
+    }.items():
+        with pytest.raises(TypeError, match=f"{what} is text, not int"):
+            named()
+    with pytest.raises(TypeError, match="client is what toroid.Client.generate or load gives, and not a str"):
+        drive.install_ring_keys("client")  # type: ignore[arg-type]
+
+
+REMOTE = "nvme+tcp://127.0.0.1:1/nqn.2014-08.org.example:a"
+
+
+@pytest.mark.parametrize(
+    ("location", "options", "error", "message"),
+    [
+        (5, {}, TypeError, "location is a path or an address, not int"),
+        (b"drive", {}, TypeError, "location is a path or an address, not bytes"),
+        ("drive", {"create": ""}, toroid.OptionError, "`` is not a size"),
+        ("drive", {"overwrite": True}, toroid.OptionError, "give create, too"),
+        ("drive", {"create": False, "overwrite": True}, toroid.OptionError, "give create, too"),
+        ("drive", {"ledger": "l", "client": "c"}, TypeError, "client is what toroid.Client.generate or load gives"),
+        (REMOTE, {"host_nqn": 5}, toroid.OptionError, "host_nqn is text, not int"),
+        (REMOTE, {"host_secret": 5}, toroid.OptionError, "host_secret is the path of a file, not int"),
+        (REMOTE, {"nsid": "x"}, toroid.OptionError, "nsid is 'x'; expected the number of a namespace"),
+        (REMOTE, {"nsid": -1}, toroid.OptionError, "nsid is -1"),
+        (REMOTE, {"nsid": 2**40}, toroid.OptionError, "nsid is 1099511627776"),
+    ],
+)
+def test_wrong_options_of_open_are_refused(location: Any, options: dict[str, Any], error: type[Exception], message: str, tmp_path: Path) -> None:
+    place = tmp_path / location if location == "drive" else location
+    with pytest.raises(error, match=message):
+        toroid.open(place, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_namespace_in_the_environment_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOROID_NSID", "x")
+    with pytest.raises(toroid.OptionError, match="TOROID_NSID is 'x'; expected the number"):
+        toroid.open(REMOTE)

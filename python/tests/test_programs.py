@@ -576,3 +576,62 @@ def test_ends_of_ranges_are_integers() -> None:
     for low, high, message in ((0, 2.5, "high is 2.5"), ("a", 3, "low is 'a'")):
         with pytest.raises(TypeError, match=message):
             toroid.Range(low, high)  # type: ignore[arg-type]
+
+
+def test_numbers_that_are_none_are_named_with_their_argument_and_row() -> None:
+    for number in (1.5, float("nan"), None, "a", {"x": 1}):
+        for call in (raised, shifted):
+            with pytest.raises(TypeError, match="argument `x`.* is .*; expected an integer or a boolean"):
+                call(number)
+    for column in ([1, 2.5], np.array([1.0, 2.0]), np.zeros((2, 2), int), [[1], [1, 2]]):
+        with pytest.raises(TypeError, match=r"argument `x`: the number in row [01] is"):
+            raised.simulate(column)
+
+
+def test_programs_run_on_tables_of_drives() -> None:
+    for wrong in ({"x": [1]}, "t", None):
+        with pytest.raises(TypeError, match="runs on a table of a drive"):
+            raised.run(wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not on a dict"):
+        raised.compile({"x": [1]})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="params is the name of a parameter set"):
+        raised.compile(params=5)  # type: ignore[arg-type]
+
+
+def test_what_is_no_function_is_refused() -> None:
+    def unknown(x: toroid.nothing) -> int:  # type: ignore[name-defined]
+        return 0
+
+    def no_code(x: toroid.u4) -> int:
+        return 0
+
+    no_code.__annotations__["x"] = "toroid.("
+    for decorate in (toroid.table, toroid.program):
+        for wrong in (5, "x", [1]):
+            with pytest.raises(TypeError, match="made of functions"):
+                decorate(wrong)  # type: ignore[call-overload]
+        for function in (unknown, no_code, int):
+            with pytest.raises(toroid.GraphError, match="cannot be read"):
+                decorate(function)
+
+
+def test_a_loop_that_does_not_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toroid._trace.MAX_OPERATIONS", 1000)
+    with pytest.raises(toroid.GraphError, match="at most 1000 operations") as refused:
+
+        @toroid.program
+        def endless(x: toroid.u4) -> Any:
+            while True:
+                x = (x + 1) % 16
+
+    assert refused.value.line is not None and "test_programs.py" in refused.value.line
+    assert "a loop that does not end" in str(refused.value.help)
+
+
+def test_lists_of_other_lengths_and_of_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="1 values and 2 weights"):
+        toroid.dot([1], [1, 2])
+    with pytest.raises(TypeError, match="a matrix is a list of rows"):
+        toroid.matmul([1, 2], [1, 2])  # type: ignore[list-item]
+    with pytest.raises(toroid.GraphError, match="there is no max of no values"):
+        toroid.maximum()

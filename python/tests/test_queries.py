@@ -748,3 +748,31 @@ def test_numbers_far_from_zero_are_compared_by_what_they_have_above_the_least() 
     for far, near in ((seconds.sort("at"), narrow.sort("at")), (seconds.sort("id"), narrow.sort("id"))):
         assert far.cost().comparisons == near.cost().comparisons
         assert far.cost().bootstraps < near.cost().bootstraps + 50 * 40
+
+
+def test_data_to_simulate_with_are_columns(place: Any, data: dict[str, Any]) -> None:
+    _, table = place
+    query = table.agg(total=col("salary").sum())
+    expected = {"total": int(data["salary"].sum())}
+    for frame in (pd.DataFrame(data), polars.DataFrame(data), pyarrow.table(data), pd.DataFrame(data).astype("Int64")):
+        assert query.simulate(frame) == expected
+    for wrong, message in ((5, "a dict of columns"), ({"salary": 5}, "salary: expected a list"), ({"salary": np.zeros((2, 2), int)}, "one dimension")):
+        with pytest.raises(TypeError, match=message):
+            query.simulate(wrong)
+
+
+def test_what_names_no_column_is_refused(place: Any) -> None:
+    _, table = place
+    for name in (5, None, b"salary"):
+        with pytest.raises(TypeError, match="a column's name is text"):
+            col(name)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"pay is text: write toroid.col\('salary'\)"):
+        table.select(pay="salary")
+    for number in (1.5, None):
+        with pytest.raises(TypeError, match="pay is .*; expected an integer"):
+            table.select("salary", pay=number)
+    for numbers in ([1.5], "ab", [float("nan")]):
+        with pytest.raises(TypeError, match="a number of isin is"):
+            col("salary").isin(numbers)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="of a function, a list or a dictionary, not of int"):
+        table.select(a=col("salary").table(5)).compile()  # type: ignore[arg-type]

@@ -203,6 +203,15 @@ def test_a_cluster_is_watched(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 of 3 drives" in capsys.readouterr().out
 
 
+def test_looks_have_times_and_a_number() -> None:
+    for options in ({"interval": "x"}, {"count": "x"}):
+        with pytest.raises(TypeError, match="interval is a number of seconds"):
+            toroid.watch("127.0.0.1:1", **options)  # type: ignore[arg-type]
+    for interval in (0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="more than 0 seconds"):
+            toroid.watch("127.0.0.1:1", interval=interval)
+
+
 def test_what_has_no_figures_is_refused() -> None:
     for address in (None, 1.5, True):
         with pytest.raises(TypeError, match="HOST:PORT, a port or a URL"):

@@ -10,10 +10,11 @@ from typing import Any, NoReturn, overload
 import numpy.typing as npt
 
 from toroid import _core
-from toroid._columns import EncryptedColumn, EncryptedTable, Layout, columns_of, numbers_of, put_together
+from toroid._columns import EncryptedColumn, EncryptedTable, Layout, check_rows, columns_of, numbers_of, put_together
 from toroid._errors import FileError, OptionError, PassphraseError
 from toroid._progress import Progress, reporter, twin
 from toroid._text import check_text, has_surrogate
+from toroid._types import limit_of
 
 DEFAULT_SET = "message16"
 MAX_LOG2_FAILURE = -64.0
@@ -27,7 +28,9 @@ def _passphrase(given: str | None) -> str | None:
     return chosen
 
 
-def _check_passphrase(passphrase: str) -> None:
+def _check_passphrase(passphrase: object) -> None:
+    if not isinstance(passphrase, str):
+        raise TypeError(f"a passphrase is text, not {type(passphrase).__name__}")
     # The error of a conversion to UTF-8 would have the passphrase in it.
     if has_surrogate(passphrase):
         raise PassphraseError("a passphrase is text, and this one has a surrogate, which is no character")
@@ -73,9 +76,9 @@ class Client:
         Raises:
             PassphraseError: The passphrase is empty, or no text.
         """
+        _check_passphrase(passphrase)
         if not passphrase:
             raise PassphraseError("an empty passphrase protects nothing")
-        _check_passphrase(passphrase)
         return self._key.dumps(passphrase)
 
     @staticmethod
@@ -137,12 +140,13 @@ class Client:
     ) -> dict[str, EncryptedColumn]:
         """Columns that are encrypted together."""
         bits = self._key.message_bits
-        if digit_bits is not None and not 1 <= digit_bits <= bits:
-            raise OptionError(f"digit_bits is {digit_bits}, and a message of {self.params} has 1 to {bits} bits")
+        if digit_bits is not None and not (hasattr(digit_bits, "__index__") and 1 <= digit_bits <= bits):
+            raise OptionError(f"digit_bits is {digit_bits!r}, and a message of {self.params} has 1 to {bits} bits")
+        read = {name: numbers_of(name, values, kinds.get(name)) for name, values in columns.items()}
+        check_rows({name: numbers for name, (numbers, _, _) in read.items()})
         layouts = {}
         parts = []
-        for name, values in columns.items():
-            numbers, (low, high), dtype = numbers_of(name, values, kinds.get(name))
+        for name, (numbers, (low, high), dtype) in read.items():
             layout = layouts[name] = Layout.of(low, high, bits, digit_bits or max(1, bits // 2), dtype)
             parts += [(messages, bits, digit.signed) for digit, messages in zip(layout.digits, layout.split(numbers), strict=True)]
         return put_together(layouts, self._key.encrypt_columns(parts, reporter(progress)))
@@ -157,7 +161,14 @@ class Client:
         """Decrypts a column to an array, a table to a dict of arrays, and the result of a query to what the query gives.
 
         A result that is wrong with a probability above 2^`max_log2_failure` is refused.
+
+        Raises:
+            NoiseError: It is.
+            KeyMismatch: It belongs to another client.
+            OptionError: `max_log2_failure` is not a number.
+            TypeError: What is given is nothing encrypted, or `max_log2_failure` no number.
         """
+        max_log2_failure = limit_of(max_log2_failure)
         if isinstance(data, _core.EncryptedRows):
             return self._key.decrypt_column(data, max_log2_failure)
         if isinstance(data, EncryptedColumn):

@@ -7,7 +7,7 @@ import math
 import operator
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -134,7 +134,10 @@ def numbers_of(name: str, values: object, kind: object = None) -> tuple[npt.NDAr
     read = None if isinstance(values, np.ndarray) else _arrow.read(values, name)
     if isinstance(read, dict):
         raise TypeError(f"{name}: a table of {len(read)} columns, where one column is expected")
-    array = np.asarray(values) if read is None else read
+    try:
+        array = np.asarray(values) if read is None else read
+    except ValueError as error:
+        raise TypeError(f"{name}: its rows are of several shapes, and a column has one number in each: {error}") from None
     if array.dtype.kind in "fO":
         array = _exactly(name, values, array)
     if array.size == 0:
@@ -216,6 +219,19 @@ def columns_of(data: object) -> dict[str, object] | None:
     return {name: data[name] for name in names}
 
 
+def check_rows(columns: Mapping[str, Sized]) -> None:
+    """Refuses columns that make no table.
+
+    Raises:
+        ValueError: They have different numbers of rows, or there are none.
+    """
+    if not columns:
+        raise ValueError("a table has at least one column")
+    sizes = {name: len(column) for name, column in columns.items()}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"columns have different numbers of rows: {', '.join(f'{name} {size}' for name, size in sizes.items())}")
+
+
 @dataclass(frozen=True, repr=False)
 class EncryptedColumn:
     """The encrypted numbers of a column: rows of each digit."""
@@ -277,9 +293,10 @@ class EncryptedTable(Mapping[str, EncryptedColumn]):
 
     def __init__(self, columns: Mapping[str, EncryptedColumn]) -> None:
         self._columns = dict(columns)
-        lengths = {len(column) for column in self._columns.values()}
-        if len(lengths) != 1:
-            raise ValueError("the columns of a table have the same number of rows, and there is at least one column")
+        for name, column in self._columns.items():
+            if not isinstance(column, EncryptedColumn):
+                raise TypeError(f"column {name} is a {type(column).__name__}, which is not encrypted: client.encrypt makes columns")
+        check_rows(self._columns)
         if len({column.params for column in self._columns.values()}) != 1:
             raise KeyMismatch("the columns of a table have the same parameter set")
         clients: dict[str, str] = {}

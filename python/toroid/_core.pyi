@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "MAX_KEY_ID",
     "ClientKey",
     "Drive",
     "EncryptedRows",
@@ -24,6 +25,8 @@ __version__: str
 
 _Progress: TypeAlias = Callable[[str, int, int], object]
 _Numbers: TypeAlias = npt.NDArray[np.int64] | Sequence[int]
+
+MAX_KEY_ID: int
 
 def parameter_sets() -> list[tuple[str, int, bool]]: ...
 def evaluate(graph: str, columns: dict[str, list[int]]) -> dict[str, list[int]]: ...

@@ -8,6 +8,7 @@ import json
 import operator
 import os
 import re
+import reprlib
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 #: How a program goes over columns: sample by sample, by ciphertexts of a ring, or what takes less time.
 Way = Literal["auto", "samples", "ring"]
 
+#: Options of drives on the network.
 _ENVIRONMENT = ("host_nqn", "host_id", "host_secret", "controller_secret", "tls_key", "nsid")
 
 #: Seconds after which who waits for a turn looks whether the call was cancelled.
@@ -69,9 +71,9 @@ class BaseTable(ABC):
 
         Raises:
             RowsError: The table does not have them, or there are none.
-            TypeError: They are no integers.
+            TypeError: They are no pair of integers.
         """
-        first, end = (0, self.rows) if rows is None else map(operator.index, rows)
+        first, end = (0, self.rows) if rows is None else pair_of(rows)
         if not 0 <= first < end <= self.rows:
             raise RowsError(f"table {self.name} has the rows 0..{self.rows}, and not {first}..{end}")
         return first, end
@@ -307,10 +309,12 @@ class Drive:
 
         Raises:
             KeyMismatch: Another client has keys or tables under the key id.
+            OptionError: There is no such key id.
             TypeError: The keys are none.
         """
         if not isinstance(keys, _core.PublicKeys):
             raise TypeError(f"keys are what client.public_keys() gives, and not a {type(keys).__name__}")
+        check_key_id(key_id)
         if self.core.has_keys(keys.tag, key_id):
             return
         try:
@@ -337,9 +341,12 @@ class Drive:
             The name of the ring, and the bytes of its key and of that for conversions.
 
         Raises:
-            OptionError: There is no such ring, or it is for tests and the client is not.
+            OptionError: There is no such ring or key id, or it is for tests and the client is not.
             KeyMismatch: Another client has keys or tables under the key id.
+            TypeError: What is given is no client.
         """
+        check_client(client)
+        check_key_id(key_id)
         if ring is not None:
             check_text("ring", ring)
         return self.core.put_ring_keys(client.key, ring, key_id, reporter(progress), replace)
@@ -358,10 +365,11 @@ class Drive:
 
         Raises:
             ExistsError: There is a table of this name.
-            ValueError: A name is none, or is too long.
+            ValueError: A name is none, or is too long; or there is no such key id.
             DriveError: The drive does not do it, for example because it is full. What was put is deleted; a table of before is as it was.
         """
         check_name(name)
+        check_key_id(key_id)
         table = as_table(data)
         with self.turn(f"table {name}"):
             self._put(name, table, replace, key_id, progress)
@@ -475,14 +483,50 @@ class Drive:
         """What the drive is, and how full."""
         return self.core.info()
 
-    def run(self, program: str, inputs: dict[str, str], output: str, *, progress: Progress = None, **options: Any) -> dict[str, Any]:
-        """Runs the text of a program on columns of the drive, by registers, with the result as another column.
+    def run(
+        self,
+        program: str,
+        inputs: dict[str, str],
+        output: str,
+        *,
+        rows: tuple[int, int] | None = None,
+        unit: int | None = None,
+        replace: bool = False,
+        key_id: int = 0,
+        way: Way = "auto",
+        result: Literal["samples", "ring"] | None = None,
+        progress: Progress = None,
+    ) -> dict[str, Any]:
+        """Runs the text of a program on columns of the drive, with the result as another column.
 
-        Options are `rows`, `unit`, `replace`, `key_id`, `way` ("auto", "samples" or "ring") and `result`, its form: "samples", "ring", or that which the
-        way leaves."""
-        for what, text in (("program", program), ("output", output), *(("column", column) for column in inputs.values())):
+        Args:
+            program: The program, in the language of the drive.
+            inputs: The columns by the names of the program's registers.
+            output: The name of the result.
+            rows: The rows from the first of a pair up to, and without, the second; all if not given.
+            unit: Rows of a command of the drive; as many as it likes if not given.
+            replace: Whether the result takes the place of a column of this name.
+            key_id: The key id of the columns.
+            way: As [GraphProgram.run][toroid.GraphProgram.run] has it.
+            result: The form of the result; that which the way leaves, if not given.
+            progress: True for a line that shows how far it is, or a callable of the stage, the steps done and those in total.
+
+        Returns:
+            What the drive has of the result.
+
+        Raises:
+            ProgramError: The program is none.
+            ExistsError: There is a column of the result's name.
+            MissingError: A column is not there.
+            TypeError: An argument has another type.
+        """
+        if not isinstance(inputs, Mapping):
+            raise TypeError(f"inputs is a dict of columns by the names of registers, not {type(inputs).__name__}")
+        for what, text in (("program", program), ("output", output), ("way", way), *(("column", column) for column in inputs.values())):
             check_text(what, text)
-        return self.core.map(program, inputs, output, progress=reporter(progress), **options)
+        check_key_id(key_id)
+        chosen = None if rows is None else pair_of(rows)
+        return self.core.map(program, dict(inputs), output, chosen, unit, replace, key_id, reporter(progress), way, result)
 
     def close(self) -> None:
         """Ends the drive's work and makes everything durable."""
@@ -516,6 +560,33 @@ class Drive:
         return repr(self.core)
 
 
+def pair_of(rows: object) -> tuple[int, int]:
+    """The first row of a pair, and the row behind its last one.
+
+    Raises:
+        TypeError: It is no pair of integers.
+    """
+    if not isinstance(rows, tuple | list | range) or len(rows) != 2 or not all(hasattr(row, "__index__") for row in rows):
+        raise TypeError(f"rows is {reprlib.repr(rows)}; expected a pair of the first row and the one behind the last, such as (0, 10)")
+    return operator.index(rows[0]), operator.index(rows[1])
+
+
+def check_key_id(key_id: object) -> None:
+    """Refuses what is no key id.
+
+    Raises:
+        OptionError: It is no integer, or out of range.
+    """
+    if not hasattr(key_id, "__index__") or not 0 <= operator.index(key_id) <= _core.MAX_KEY_ID:
+        raise OptionError(f"key_id is {key_id!r}; expected a number from 0 to {_core.MAX_KEY_ID}")
+
+
+def check_client(client: object) -> None:
+    """Refuses what is no client."""
+    if not isinstance(client, Client):
+        raise TypeError(f"client is what toroid.Client.generate or load gives, and not a {type(client).__name__}")
+
+
 def as_table(data: EncryptedTable | EncryptedColumn) -> EncryptedTable:
     """A table of encrypted columns; a column alone is its column `value`."""
     if isinstance(data, EncryptedTable):
@@ -539,19 +610,24 @@ def open(
 ) -> Drive:
     """Opens a drive: the path of an image, `nvme+tcp://HOST:PORT/NQN`, a block device, or, without a location, a temporary drive in this process.
 
-    `create` makes an image of this size, such as "4GiB", or of the usual size if it is True. `ledger` is the file that binds what is put to the key of
+    `create` makes an image of this size, such as "4GiB", or of the usual size if it is True. With `overwrite` it may take the place of another one, which stays
+    until the new one is complete: whenever the call fails, is interrupted or, awaited, is cancelled, the one or the other is there as a whole, and no new image
+    where none was. `ledger` is the file that binds what is put to the key of
     `client`, so the two go together. Drives on the network take `host_nqn`, `host_id`, `nsid`, and the files `host_secret`, `controller_secret` and
     `tls_key`; those that are not given come from TOROID_HOST_NQN and so on, as the command line has them.
 
     Raises:
         FileError: `create` finds a file there, and `overwrite` is not given.
-        OptionError: There is no such option, or it does not go with the location: a temporary drive has none.
+        OptionError: There is no such option, or it does not go with the location or the other options: a temporary drive has none.
+        TypeError: The location, the client or an option has another type.
         ValueError: The location or an option is no text.
     """
     if create is not None and not isinstance(create, str | bool):
         raise OptionError(f'create={create!r} is no size such as "4GiB", and not True')
-    if client is not None and ledger is None:
-        raise OptionError("a client goes with a ledger: give ledger, the file that binds what is put to its key")
+    if client is not None:
+        check_client(client)
+        if ledger is None:
+            raise OptionError("a client goes with a ledger: give ledger, the file that binds what is put to its key")
     if location is None:
         chosen = {"create": create, "overwrite": overwrite, "ledger": ledger, "client": client, "new_store": new_store}
         chosen.update(read_only=read_only, concatenate=concatenate, **host)
@@ -559,30 +635,57 @@ def open(
         if given:
             raise OptionError(f"{given[0]} needs a location: a drive without one is temporary, in this process, and has no options")
         return Drive(_core.Drive.temporary())
+    if overwrite and create in (None, False):
+        raise OptionError("overwrite=True replaces an image by a new one: give create, too")
+    if not isinstance(location, str | os.PathLike):
+        raise TypeError(f"location is a path or an address, not {type(location).__name__}")
     place = os.fspath(location)
-    options: dict[str, Any] = {name: os.environ.get(f"TOROID_{name.upper()}") for name in _ENVIRONMENT} if "://" in place else {}
-    if options.get("nsid") is not None:
-        options["nsid"] = int(options["nsid"])
-    options.update(host)
-    for name, value in (("location", place), *options.items()):
-        if isinstance(value, str):
-            check_text(name, value)
+    check_text("location", place)
+    options = _host_options("://" in place, host)
     options.update(new_store=new_store, read_only=read_only, concatenate=concatenate)
     if ledger is not None:
         options["ledger"] = os.fspath(ledger)
         options["client"] = None if client is None else client.key
-    if create:
-        size = None if create is True else create
+    if isinstance(create, str) or create:
+        size = create if isinstance(create, str) else None
         if os.path.exists(place) and not overwrite:
             raise FileError(f"there is a file {place} already: open it without create, or give overwrite=True to lose what it has")
         return Drive(_core.Drive.create(place, size, overwrite=overwrite, **options))
     return Drive(_core.Drive.open(place, **options))
 
 
+def _host_options(is_remote: bool, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a drive on the network: those that are given, and of others those of the environment.
+
+    Raises:
+        OptionError: One is no number, or no path, as it should be.
+        ValueError: One is no text.
+    """
+    options: dict[str, Any] = {}
+    if is_remote:
+        options = {name: os.environ.get(f"TOROID_{name.upper()}") for name in _ENVIRONMENT}
+        if options["nsid"] is not None:
+            if not options["nsid"].isdecimal():
+                raise OptionError(f"TOROID_NSID is {options['nsid']!r}; expected the number of a namespace")
+            options["nsid"] = int(options["nsid"])
+    options.update(given)
+    nsid = options.get("nsid")
+    if nsid is not None and not (hasattr(nsid, "__index__") and 1 <= operator.index(nsid) < 1 << 32):
+        raise OptionError(f"nsid is {nsid!r}; expected the number of a namespace")
+    for name in ("host_nqn", "host_secret", "controller_secret", "tls_key"):
+        value = options.get(name)
+        if value is not None and not isinstance(value, str if name == "host_nqn" else str | os.PathLike):
+            raise OptionError(f"{name} is {'text' if name == 'host_nqn' else 'the path of a file'}, not {type(value).__name__}")
+    for name, value in options.items():
+        if isinstance(value, str):
+            check_text(name, value)
+    return options
+
+
 def _discard(drive: Drive, *, create: str | bool | None = None, overwrite: bool = False, **_: Any) -> None:
     """Undoes an opening whose drive nobody got."""
     drive.close()
-    if create and not overwrite:
+    if create not in (None, False) and not overwrite:
         os.remove(drive.core.location)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toroid._lines import Place, caller, located
-from toroid._trace import Value, index_of
+from toroid._trace import Value, index_of, integer_of
 
 #: The most letters of an expression that are shown, but for its last part.
 LETTERS = 4000
@@ -108,7 +108,7 @@ class Expr:
         """Whether the value is one of several numbers: 1 or 0, by one table."""
         if not isinstance(numbers, Iterable):
             raise TypeError(f"isin takes several numbers, such as [1, 2], not {type(numbers).__name__}")
-        wanted = frozenset(index_of(number) for number in numbers)
+        wanted = frozenset(integer_of("a number of isin", number) for number in numbers)
         return Expr(functools.partial(_looked_up, functools.partial(_is_in, wanted)), "isin({})", (self,))
 
     def sum(self) -> Aggregate:
@@ -250,7 +250,13 @@ class Aggregate:
 
 
 def col(name: str) -> Expr:
-    """A column of a table, by its name."""
+    """A column of a table, by its name.
+
+    Raises:
+        TypeError: The name is no text.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a column's name is text, not {type(name).__name__}")
     return Expr(operator.itemgetter(name), name, columns={name: caller()})
 
 

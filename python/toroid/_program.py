@@ -21,7 +21,7 @@ from toroid._expr import applied
 from toroid._picture import Part, picture
 from toroid._progress import Progress, twin
 from toroid._query import EncryptedParts, decrypted, dtype_of
-from toroid._trace import MAX_TABLE_ENTRIES, Graph, Value, check_within, entry_of, graph_of, index_of, where_of
+from toroid._trace import MAX_TABLE_ENTRIES, Graph, Value, check_within, entry_of, graph_of, index_of, integer_of, where_of
 from toroid._types import Range, failure_of, len_of, range_of
 
 
@@ -41,7 +41,10 @@ class _Signature:
 
         Raises:
             GraphError: An argument has no type, or a default of another type; or the function is none that gives its result when it is called.
+            TypeError: It is no function.
         """
+        if not callable(function):
+            raise TypeError(f"tables and programs are made of functions, and {function!r} is none")
         where = where_of(function)
 
         def refused(message: str) -> GraphError:
@@ -51,10 +54,12 @@ class _Signature:
             raise refused(f"{function.__name__} is async, or a generator: give an ordinary function, which returns what it computes")
         try:
             annotations = inspect.get_annotations(function, eval_str=True)
-        except NameError as error:
-            raise refused(f"an annotation cannot be read: {error}") from error
+            parameters = inspect.signature(function).parameters
+        except Exception as error:
+            # An annotation may be text, which is any code.
+            raise refused(f"an annotation, or an argument, cannot be read: {type(error).__name__}: {error}") from error
         ranges, defaults, by_name = {}, {}, []
-        for name, parameter in inspect.signature(function).parameters.items():
+        for name, parameter in parameters.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise refused(f"{function.__name__} takes any number of arguments, and a program has a fixed number")
             found = range_of(given.get(name, annotations.get(name)))
@@ -209,7 +214,7 @@ class Table:
     def _plain(self, arguments: Sequence[Any]) -> int:
         place = 0
         for (name, numbers), argument in zip(self._ranges.items(), arguments, strict=True):
-            number = index_of(argument)
+            number = integer_of(f"argument `{name}` of {self.__name__}", argument)
             if number not in numbers:
                 raise ValueError(f"argument `{name}` of {self.__name__} is {numbers}, not {number}")
             place = place * len_of(numbers) + number - numbers.low
@@ -426,15 +431,17 @@ class GraphProgram:
             objects where neither has all its values.
 
         Raises:
-            TypeError: An argument is missing, unknown, or given twice.
+            TypeError: An argument is missing, unknown, or given twice, or has something else than integers.
             GraphError: A number lies outside its type.
         """
         bound = self._bind(arguments, columns)
-        are_numbers = all(np.ndim(column) == 0 for column in bound.values())
+        are_numbers = not any(map(_is_column, bound.values()))
         given = {}
         for name, column in bound.items():
-            numbers = [column] if np.ndim(column) == 0 else list(column)
-            given[name] = [index_of(number) for number in numbers]
+            if not _is_column(column):
+                given[name] = [integer_of(f"argument `{name}`", column)]
+            else:
+                given[name] = [integer_of(f"argument `{name}`: the number in row {row}", number) for row, number in enumerate(column)]
         rows = max((len(column) for column in given.values()), default=1)
         # A number goes with every row of a column.
         for name, column in given.items():
@@ -484,10 +491,14 @@ class GraphProgram:
     ) -> Compiled:
         if columns and table is None:
             raise TypeError(f"{next(iter(columns))} names a column: give the table that has it")
+        if table is not None:
+            _check_table(table)
         options: dict[str, Any] = {"log2_failure": failure_of(log2_failure)}
         if params is None and table is not None:
             params = table.params
         if params is not None:
+            if not isinstance(params, str | Sequence):
+                raise TypeError(f"params is the name of a parameter set, or a list of names, not {type(params).__name__}")
             options["sets"] = [params] if isinstance(params, str) else list(params)
         if table is not None:
             options["inputs"] = {name: self._layout(table, name, columns) for name in self._inputs(columns)}
@@ -561,6 +572,7 @@ class GraphProgram:
             TypeError: As [GraphProgram.compile][] has it.
             DriveError: The drive does not do it. Ctrl-C ends the run with KeyboardInterrupt; the same call then goes on where it was.
         """
+        _check_table(table)
         chosen = {name: columns.get(name, name) for name in self._inputs(columns)}
         first, end = table.chosen(rows)
         compiled = self.compile(table, log2_failure=log2_failure, **columns)
@@ -631,6 +643,17 @@ _OPTIONS = {
     for name, parameter in inspect.signature(call).parameters.items()
     if parameter.kind is not parameter.VAR_KEYWORD
 }
+
+
+def _is_column(argument: object) -> bool:
+    """Whether an argument has a number in each of its rows."""
+    return isinstance(argument, Iterable) and not isinstance(argument, str | bytes | Mapping) and getattr(argument, "ndim", 1) > 0
+
+
+def _check_table(table: object) -> None:
+    """Refuses what programs do not run on."""
+    if not isinstance(table, BaseTable):
+        raise TypeError(f"a program runs on a table of a drive, and not on a {type(table).__name__}: drive.upload and drive.table give one")
 
 
 def _called(program: GraphProgram, count: int, names: Sequence[str], *operands: Any) -> Any:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from toroid import _core
-from toroid._columns import columns_of, numbers_of
+from toroid._columns import check_rows, columns_of, numbers_of
 from toroid._errors import MissingError, NoiseError, UntrustedError
 from toroid._expr import Aggregate, Expr, as_expr, col, count, is_condition
 from toroid._lines import caller, located
 from toroid._progress import Progress, twin
 from toroid._rounds import Carried, Compared, CompiledRounds, Key, Network, Rounds, RoundsCost, Words
-from toroid._trace import Graph, Value, index_of, refuse, select
+from toroid._trace import Graph, Value, index_of, integer_of, refuse, select
 from toroid._types import failure_of
 
 if TYPE_CHECKING:
@@ -217,7 +217,9 @@ class Query:
         for name, value in named.items():
             if isinstance(value, Aggregate):
                 raise TypeError(f"{name} is of all rows, and select computes values of each: use agg")
-            results[name] = as_expr(value)
+            if isinstance(value, str):
+                raise TypeError(f"{name} is text: write toroid.col({value!r}) for the values of a column")
+            results[name] = value if isinstance(value, Expr) else as_expr(integer_of(name, value))
         if self._key is not None:
             raise ValueError("groups have sums, counts, means, least and greatest values: use agg")
         return self._with(results)
@@ -456,15 +458,17 @@ class Query:
             places[name] = (is_max, tuple(keys))
         return words.rounds(inputs, networks), places
 
-    def simulate(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """What the question gives, in clear and exactly, of columns of plain numbers by their names.
+    def simulate(self, data: object) -> dict[str, Any]:
+        """What the question gives, in clear and exactly, of columns of plain numbers by their names: a dict, or a data frame.
 
         Raises:
             GraphError: A number lies outside the type of its column.
             MissingError: There are no numbers of a column that the question looks at.
-            TypeError: A number is no integer.
+            TypeError: A number is no integer, or the data are no columns.
+            ValueError: The columns have different numbers of rows.
         """
-        plan = self._plan(_rows_of(data))
+        data = _plain_columns(data)
+        plan = self._plan(next((len(column) for column in data.values()), None))
         compared = () if plan.rounds is None else sorted({*plan.rounds.columns, *plan.rounds.stored.values()})
         numbers = {name: self._simulated(name, data) for name in dict.fromkeys([*plan.inputs, *compared])}
         outputs: Mapping[str, list[int]] = {}
@@ -481,10 +485,7 @@ class Query:
         layout = self._table.columns[name].layout
         numbers = []
         for row, given in enumerate(data[name]):
-            try:
-                number = index_of(given)
-            except TypeError:
-                raise TypeError(f"{name}: the number in row {row} is {given!r}; expected an integer or a boolean") from None
+            number = integer_of(f"{name}: the number in row {row}", given)
             if not layout.low <= number <= layout.high:
                 interval = f"{layout.low}..{layout.high}"
                 refuse(f"{name}: the number in row {row} is {number}, outside {interval}, the column's type", interval=interval)
@@ -751,16 +752,25 @@ def _condition(expression: object) -> Expr:
     return Expr(checked, "{}", (expression,))
 
 
-def _rows_of(data: Mapping[str, Any]) -> int | None:
-    """The rows of columns of plain numbers; none where there are no columns.
+def _plain_columns(data: object) -> dict[str, Sequence[Any]]:
+    """Columns of plain numbers by their names, of a dict or a data frame.
 
     Raises:
+        TypeError: They are none.
         ValueError: The columns have different numbers of rows.
     """
-    sizes = {name: len(column) for name, column in data.items()}
-    if len(set(sizes.values())) > 1:
-        raise ValueError(f"columns have different numbers of rows: {', '.join(f'{name} {size}' for name, size in sizes.items())}")
-    return next(iter(sizes.values()), None)
+    columns = columns_of(data)
+    if columns is None:
+        raise TypeError(f"a simulation takes a dict of columns of plain numbers, or a data frame, not {type(data).__name__}")
+    found: dict[str, Any] = {}
+    for name, column in columns.items():
+        # Columns of frames have elements of their own kinds.
+        found[name] = np.asarray(column) if hasattr(column, "__array__") else column
+        if not hasattr(column, "__len__") or getattr(found[name], "ndim", 1) != 1:
+            raise TypeError(f"{name}: expected a list or an array of one dimension, not {type(column).__name__}")
+    if found:
+        check_rows(found)
+    return found
 
 
 def _both(one: Value, other: Value | None) -> Value:

@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from numbers import Real
 from typing import Any, Protocol
 
 from toroid import _notebook
@@ -329,7 +330,9 @@ def watch(source: str | int | Watched, *, interval: float = 2.0, count: int | No
         interval: Seconds between two looks.
         count: How many looks, without end if not given.
     """
-    if interval <= 0:
+    if not isinstance(interval, Real) or not (count is None or hasattr(count, "__index__")):
+        raise TypeError(f"interval is a number of seconds and count one of looks, not {interval!r} and {count!r}")
+    if not interval > 0:
         raise ValueError(f"interval is {interval}, and there are more than 0 seconds between two looks")
     if not isinstance(source, str | int) and not hasattr(source, "status"):
         raise TypeError(f"what is watched is the address of a drive's metrics or a cluster, not {type(source).__name__}")
@@ -344,7 +347,7 @@ def watch(source: str | int | Watched, *, interval: float = 2.0, count: int | No
             looks += 1
             try:
                 if place is None:
-                    last = source.status()  # type: ignore[union-attr]
+                    last = source.status()
                 else:
                     last = ServedStatus(_asked(place), last.figures if isinstance(last, ServedStatus) else None)
                 seen = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import re
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, SupportsIndex
 
@@ -18,6 +19,9 @@ from toroid._types import Range, range_of, wrap_name
 
 #: The most entries of a table.
 MAX_TABLE_ENTRIES = 1 << 16
+
+#: The most operations of a program: as many as one of the drive has instructions.
+MAX_OPERATIONS = 1 << 20
 
 
 def refusal(message: str, **attributes: object) -> GraphError:
@@ -67,7 +71,16 @@ class Graph:
         return self.record(str(number))
 
     def record(self, expression: str) -> Value:
-        """A value for an expression of the text form."""
+        """A value for an expression of the text form.
+
+        Raises:
+            GraphError: There are more than a program of the drive can have.
+        """
+        if self._values >= MAX_OPERATIONS:
+            refuse(
+                f"a program has at most {MAX_OPERATIONS} operations",
+                help="look for a loop that does not end: it would need a condition that is known to everybody",
+            )
         name = f"_{self._values}"
         self._values += 1
         self._write(f"{name} = {expression}")
@@ -188,6 +201,18 @@ def _integer(operand: object) -> int:
         refuse(f"programs compute with integers, not with {type(operand).__name__}")
 
 
+def integer_of(what: str, number: object) -> int:
+    """An integer or a boolean that somebody gives, as a number of Python.
+
+    Raises:
+        TypeError: It is neither; the message says what it is of.
+    """
+    try:
+        return index_of(number)
+    except TypeError:
+        raise TypeError(f"{what} is {reprlib.repr(number)}; expected an integer or a boolean") from None
+
+
 def index_of(number: Any) -> int:
     """An integer or a boolean, of Python or of numpy, as a number of Python.
 
@@ -228,7 +253,7 @@ class Value:
         Raises:
             GraphError: The value has more than 65,536 possible numbers, the function raises, or gives something else than an integer, or a dictionary lacks
                 a value.
-            TypeError: The entries have no order.
+            TypeError: The entries have no order, or there are none.
         """
         interval = self.interval
         if interval.high - interval.low >= MAX_TABLE_ENTRIES:
@@ -246,8 +271,10 @@ class Value:
             entries = [_integer(function[number]) for number in numbers]
         elif callable(function):
             entries = [entry_of(function, (number,)) for number in range(interval.low, interval.high + 1)]
-        else:
+        elif isinstance(function, Iterable):
             entries = [_integer(number) for number in function]
+        else:
+            raise TypeError(f"a table is made of a function, a list or a dictionary, not of {type(function).__name__}")
         return self._graph.record(f"table({self._name}, [{', '.join(map(str, entries))}])")
 
     def _linear(self, own: int, other: object, weight: int, sign: str = "+") -> Value:
@@ -442,10 +469,10 @@ def _of_several(name: str, plain: Callable[..., int], operands: tuple[Value | in
     if (expression := _of_expressions(functools.partial(_several, name, plain), name, operands)) is not None:
         return expression
     graph = graph_of(operands)
+    if not operands:
+        refuse(f"there is no {name} of no values")
     if graph is None:
         return plain([_integer(operand) for operand in operands])
-    if not operands:
-        refuse(f"{name} needs a value")
     result = graph.value(operands[0])
     for operand in operands[1:]:
         result = graph.record(f"{name}({result._name}, {graph.value(operand)._name})")
@@ -503,7 +530,13 @@ def dot(values: Iterable[Value | int], weights: Iterable[int]) -> Any:
 
     Raises:
         ValueError: There are more of one than of the other.
+        TypeError: They are no lists.
     """
+    if not isinstance(values, Iterable) or not isinstance(weights, Iterable):
+        raise TypeError("values and weights are lists, and a matrix is a list of rows")
+    values, weights = list(values), list(weights)
+    if len(values) != len(weights):
+        raise ValueError(f"there are {len(values)} values and {len(weights)} weights")
     pairs = list(zip(values, weights, strict=True))
     known = [weight for _, weight in pairs]
     if (expression := _of_expressions(functools.partial(_weighted, known), "dot", (value for value, _ in pairs))) is not None:

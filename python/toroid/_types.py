@@ -113,6 +113,21 @@ def failure_of(log2_failure: object) -> float:
     return found
 
 
+def limit_of(max_log2_failure: object) -> float:
+    """log2 of the failure probability that is borne at most.
+
+    Raises:
+        OptionError: It is not a number.
+        TypeError: It is nothing like a number.
+    """
+    if not isinstance(max_log2_failure, Real):
+        raise TypeError(f"max_log2_failure is a number, not {max_log2_failure!r}")
+    found = float(max_log2_failure)
+    if math.isnan(found):
+        raise OptionError("max_log2_failure is not a number, which nothing is above or below")
+    return found
+
+
 def len_of(numbers: Range) -> int:
     """How many numbers an interval has; `len` stops at 2^63."""
     return numbers.high - numbers.low + 1

@@ -20,7 +20,7 @@ from toroid import _core
 from toroid._board import Board
 from toroid._cancel import check
 from toroid._columns import EncryptedColumn, EncryptedTable, check_name, examined_tables
-from toroid._drive import as_table
+from toroid._drive import as_table, check_key_id
 from toroid._drive import open as open_drive
 from toroid._errors import ClosedError, DriveError, ExistsError, FullError, KeyMismatch, MissingError, OptionError
 from toroid._progress import Progress, reporter, twin
@@ -137,6 +137,7 @@ class Cluster:
         """
         if not isinstance(keys, _core.PublicKeys):
             raise TypeError(f"a {type(keys).__name__} is no public keys: client.public_keys() gives them")
+        check_key_id(key_id)
         held = [ray.put(keys.to_bytes())]
         done = self._all("install", held, keys.tag, key_id, replace)
         self._keys[key_id] = (held, keys.tag)
@@ -155,6 +156,7 @@ class Cluster:
         """Spreads a table over the drives by its rows: in as many shards as there are drives, if not given, each on `replicas` drives. Where a drive is full,
         another one takes its shard."""
         check_name(name)
+        check_key_id(key_id)
         table = as_table(data)
         with self._changing[name]:
             drives = self._staying
