@@ -409,3 +409,38 @@ def test_networks_compute_with_integers_of_64_bits_alone():
     for activation in (lambda value: value / 2, lambda value: "3"):
         with pytest.raises(ModelError, match="and no integer"):
             Network([Layer([[1]], activation=activation)], [(0, 3)])
+
+
+TREE = DecisionTreeClassifier(max_depth=2).fit(IRIS.data, IRIS.target)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda model: models.compile(TREE, [["a"] * 4]), "a matrix of numbers: could not convert"),
+        (lambda model: models.compile(TREE, [[1, 2], [1]]), "a matrix of numbers"),
+        (lambda model: models.compile(DecisionTreeClassifier, IRIS.data), "DecisionTreeClassifier is a class"),
+        (lambda model: models.fit(DecisionTreeClassifier, IRIS.data, IRIS.target), "DecisionTreeClassifier is a class"),
+        (lambda model: models.compile(TREE, IRIS.data, bits="8"), "bits must be an integer, not '8'"),
+        (lambda model: models.compile(TREE, IRIS.data, score_bits=2.5), "score_bits must be an integer, not 2.5"),
+        (lambda model: model.quantise({name: [1.0] * (1 + (name == "x3")) for name in model.features}), "as many rows each"),
+        (lambda model: model.predict_quantized({}), "there is no column x2; the model has x2, x3"),
+        (lambda model: model.predict_quantized({"x2": [0.5], "x3": [0.5]}), "column x2 must be integers"),
+        (lambda model: model.predict_quantized({"x2": [np.nan], "x3": [np.nan]}), "column x2 must be integers"),
+        (lambda model: model.predict_quantized({"x2": ["1"], "x3": ["1"]}), "column x2 must be integers"),
+        (lambda model: model.predict_quantized({"x2": [0], "x3": [0, 1]}), "as many rows each"),
+        (lambda model: model.predict({"score_0": [1, 2], "score_1": [1], "score_2": [1]}), "as many rows each"),
+        (lambda model: Layer([[1, 2], [1]]), "weights must be integers"),
+        (lambda model: Layer([[np.nan, 1]]), "weights must be integers"),
+        (lambda model: Layer([[1, 2]], activation=5), "an activation is a function"),
+        (lambda model: Network([], [(0, 1)]), "at least one layer"),
+        (lambda model: Network([5], [(0, 1)]), "each of them a Layer"),
+        (lambda model: Network([Layer([[1]])], 5), "a pair of the least and the greatest integer"),
+        (lambda model: Network([Layer([[1]])], [(0, 1.5)]), "the intervals of inputs must be integers"),
+        (lambda model: Network([Layer([[1]], activation=lambda value: 1 // value)], [(0, 1)]), "the activation of 0 raises ZeroDivisionError"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_words(call, message):
+    model = models.compile(TREE, IRIS.data, score_bits=8, table_bits=8)
+    with pytest.raises(ModelError, match=message):
+        call(model)

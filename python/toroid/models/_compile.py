@@ -76,6 +76,7 @@ def compile(
 def _compiled(estimator: Any, X: np.ndarray, bits: int | None, score_bits: int, table_bits: int, quantise: str) -> Model:
     if quantise not in ("ranks", "uniform"):
         raise ModelError(f"quantise must be 'ranks' or 'uniform', not {quantise!r}")
+    _refuse_class(estimator)
     kind = "dump" if isinstance(estimator, (Mapping, str, PathLike)) else type(estimator).__name__
     bounded("table_bits", table_bits, 2, 16)
     bounded("score_bits", score_bits, 1, 16 if kind in NETWORKS else 40)
@@ -133,6 +134,7 @@ def fit(
     ModelError
         If the estimator is not supported, or its integers do not fit the widths.
     """
+    _refuse_class(estimator)
     kind = type(estimator).__name__
     is_boosted = type(estimator).__module__.partition(".")[0] in ("xgboost", "lightgbm") and hasattr(estimator, "fit")
     if not is_boosted and kind not in _forest.KINDS:
@@ -154,6 +156,12 @@ def fit(
     model = Trees(found, steps, True, bits, score_bits, table_bits)
     model.given = given
     return model
+
+
+def _refuse_class(estimator: Any) -> None:
+    """Refuses a class in the place of an estimator of it."""
+    if isinstance(estimator, type):
+        raise ModelError(f"{estimator.__name__} is a class: give an estimator of it")
 
 
 def _ensemble(kind: str, estimator: Any, X: np.ndarray) -> Ensemble | None:

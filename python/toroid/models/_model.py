@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +69,10 @@ class Model(ABC):
         An encrypted run of `graph` gives the same numbers.
         """
         columns = columns if isinstance(columns, Mapping) else self.quantise(columns)
-        codes = {j: np.asarray(columns[self.features[j]], np.int64) for j in self.quantisers}
+        if lacking := [name for name in self.columns if name not in columns]:
+            raise ModelError(f"there is no column {lacking[0]}; the model has {', '.join(self.columns)}")
+        codes = {j: integers(columns[self.features[j]], f"column {self.features[j]}") for j in self.quantisers}
+        _check_lengths(codes.values())
         for j, code in codes.items():
             low, high = self.quantisers[j].least, self.quantisers[j].levels
             if code.size and not low <= code.min() <= code.max() <= high:
@@ -101,7 +104,9 @@ class Model(ABC):
         if isinstance(scores, Mapping):
             if set(scores) != set(self.outputs):
                 raise ModelError(f"the scores are the columns {', '.join(self.outputs)}, and not {', '.join(map(str, scores))}")
-            scores = np.stack([np.asarray(scores[name]) for name in self.outputs], axis=1)
+            named = [np.asarray(scores[name]) for name in self.outputs]
+            _check_lengths(named)
+            scores = np.stack(named, axis=1)
         scores = np.asarray(scores)
         if scores.dtype.kind not in "iuO":
             raise ModelError(f"scores are integers, not {scores.dtype}: give what predict_quantized gives, or what is decrypted")
@@ -172,14 +177,44 @@ def in_order(X: Any, features: Sequence[str] | None) -> Any:
         raise ModelError(f"the table has no feature {lacking[0]}")
     if unknown := [name for name in names if name not in features]:
         raise ModelError(f"the table has {unknown[0]}, which is no feature of the model")
-    return np.column_stack([np.asarray(X[name]) for name in features])
+    columns = [np.asarray(X[name]) for name in features]
+    _check_lengths(columns)
+    return np.column_stack(columns)
+
+
+def integers(values: Any, what: str) -> np.ndarray:
+    """Integers as int64.
+
+    Raises:
+        ModelError: They are none, or wider than 64 bits.
+    """
+    try:
+        found = np.asarray(values)
+        # What is not a number is none of the integers that it becomes.
+        with np.errstate(invalid="ignore"):
+            whole: np.ndarray = found.astype(np.int64)
+    except (OverflowError, TypeError, ValueError):
+        raise ModelError(f"{what} must be integers of at most 64 bits") from None
+    if found.dtype.kind not in "biufO" or not np.array_equal(whole, found):
+        raise ModelError(f"{what} must be integers")
+    return whole
+
+
+def _check_lengths(columns: Iterable[np.ndarray]) -> None:
+    """Refuses columns that are none, or of different lengths."""
+    shapes = [column.shape for column in columns]
+    if any(len(shape) != 1 for shape in shapes) or len(set(shapes)) > 1:
+        raise ModelError("columns have one dimension, and as many rows each")
 
 
 def matrix(X: Any) -> np.ndarray:
     """Rows × features as float64."""
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ModelError("features are missing: fill them in first")
-    rows: np.ndarray = np.asarray(X, np.float64)
+    try:
+        rows: np.ndarray = np.asarray(X, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"features must be a matrix of numbers: {error}") from None
     if rows.ndim != 2:
         raise ModelError(f"features must be a matrix of rows and features, not {rows.ndim}-dimensional")
     return rows
@@ -200,6 +235,8 @@ def feature_names(names: Sequence[Any] | None, count: int) -> list[str]:
 
 
 def bounded(name: str, value: int, low: int, high: int) -> None:
-    """Refuses an option out of its range."""
+    """Refuses an option that is no integer of its range."""
+    if not hasattr(value, "__index__"):
+        raise ModelError(f"{name} must be an integer, not {value!r}")
     if not low <= value <= high:
         raise ModelError(f"{name} must lie in {low}..{high}, not {value}")

@@ -11,7 +11,7 @@ import numpy as np
 
 from ._errors import ModelError
 from ._graph import GraphText
-from ._model import Finish, Model, matrix
+from ._model import Finish, Model, integers, matrix
 from ._quantise import Uniform
 
 TABLE_BITS = 16
@@ -24,12 +24,14 @@ class Layer:
     """
 
     def __init__(self, weights: Any, bias: Any = None, activation: Callable[[int], int] | None = None) -> None:
-        self.weights = _integers(weights, "weights")
+        self.weights = integers(weights, "weights")
         if self.weights.ndim != 2:
             raise ModelError("weights must be a matrix with a row for each neuron")
-        self.bias = np.zeros(len(self.weights), np.int64) if bias is None else _integers(bias, "bias")
+        self.bias = np.zeros(len(self.weights), np.int64) if bias is None else integers(bias, "bias")
         if self.bias.shape != (len(self.weights),):
             raise ModelError(f"bias must have {len(self.weights)} integers, one for each neuron")
+        if activation is not None and not callable(activation):
+            raise ModelError(f"an activation is a function of an integer, not {activation!r}")
         self.activation = activation
 
 
@@ -47,10 +49,15 @@ class Network(Model):
         names: Sequence[str] | None = None,
         classes: Any = None,
     ) -> None:
-        outputs = len(layers[-1].weights) if layers else 0
+        if not layers or not all(isinstance(layer, Layer) for layer in layers):
+            raise ModelError("a network has at least one layer, each of them a Layer")
+        outputs = len(layers[-1].weights)
         link = "softmax" if outputs > 1 else "logistic"
         finish = Finish(np.ones(outputs), np.zeros(outputs), link, None if classes is None else np.asarray(classes))
-        columns = {j: Integers(int(low), int(high)) for j, (low, high) in enumerate(inputs)}
+        intervals = integers(inputs, "the intervals of inputs")
+        if intervals.ndim != 2 or intervals.shape[1] != 2:
+            raise ModelError("inputs has a pair of the least and the greatest integer for each input")
+        columns = {j: Integers(int(low), int(high)) for j, (low, high) in enumerate(intervals)}
         self._prepare("Network", list(names or (f"x{j}" for j in range(len(columns)))), columns, layers, finish)
         self.given = tuple(names) if names else None
 
@@ -90,7 +97,7 @@ class Network(Model):
             # Neurons have most of their sums in common.
             activation, tables = functools.cache(layer.activation), []
             for least, most in bounds:
-                entries = [_entry(activation(value), value) for value in range(least, most + 1)]
+                entries = [_entry(activation, value) for value in range(least, most + 1)]
                 tables.append((least, np.array(entries, np.int64)))
             self._tables.append(tables)
             bounds = [(int(entries.min()), int(entries.max())) for _, entries in tables]
@@ -126,7 +133,7 @@ class Integers:
 
     def encode(self, values: Any) -> np.ndarray:
         """The values themselves, checked."""
-        whole = _integers(values, "inputs")
+        whole = integers(values, "inputs")
         if whole.size and not self.least <= whole.min() <= whole.max() <= self.levels:
             raise ModelError(f"inputs must lie in {self.least}..{self.levels}")
         return whole
@@ -193,20 +200,13 @@ def perceptron(
     return Network._of(kind, features, columns, layers, finish)
 
 
-def _entry(result: Any, value: int) -> int:
+def _entry(activation: Callable[[int], Any], value: int) -> int:
     """What an activation gives, if it is an integer."""
+    try:
+        result = activation(value)
+    except Exception as error:
+        raise ModelError(f"the activation of {value} raises {type(error).__name__}: {error}") from error
     try:
         return operator.index(result.item() if isinstance(result, np.generic) else result)
     except TypeError:
         raise ModelError(f"the activation of {value} gives {result!r}, and no integer") from None
-
-
-def _integers(values: Any, what: str) -> np.ndarray:
-    found = np.asarray(values)
-    try:
-        whole: np.ndarray = found.astype(np.int64)
-    except (OverflowError, TypeError, ValueError):
-        raise ModelError(f"{what} must be integers of at most 64 bits") from None
-    if not np.array_equal(whole, found):
-        raise ModelError(f"{what} must be integers")
-    return whole
