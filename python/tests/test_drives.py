@@ -557,3 +557,9 @@ def test_a_namespace_in_the_environment_that_is_no_number_is_refused(monkeypatch
     monkeypatch.setenv("TOROID_NSID", "x")
     with pytest.raises(toroid.OptionError, match="TOROID_NSID is 'x'; expected the number"):
         toroid.open(REMOTE)
+
+
+def test_what_is_to_be_awaited_needs_a_loop() -> None:
+    call = toroid.aopen()
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        call.send(None)

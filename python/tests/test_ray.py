@@ -256,6 +256,15 @@ def test_options_that_need_a_client_are_refused(ray: Any) -> None:
         Cluster(["a.img"], bogus=1)
     with pytest.raises(ValueError, match="each of them once"):
         Cluster(["a.img", "a.img"])
+    with pytest.raises(TypeError, match="a list of locations, not int"):
+        Cluster(5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="location is a path or an address, not int"):
+        Cluster([5])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match=r"placement has .*b\.img, which is no location"):
+        Cluster(["a.img"], placement={"b.img": {}})
+    for options in ({"patience": "x"}, {"patience": -1}, {"deadline": float("nan")}, {"deadline": None}):
+        with pytest.raises(ValueError, match=f"{next(iter(options))} is .*; expected seconds"):
+            Cluster(["a.img"], **options)
 
 
 def test_tables_that_are_wrong_are_refused(cluster: Any, client: toroid.Client, staff: Any) -> None:
@@ -264,6 +273,13 @@ def test_tables_that_are_wrong_are_refused(cluster: Any, client: toroid.Client, 
         cluster.upload("staff", rows)
     with pytest.raises(ValueError, match="from 1 to 3 replicas"):
         cluster.upload("other", rows, replicas=4)
+    for what in ("shards", "replicas"):
+        with pytest.raises(TypeError, match=f"{what} is '2'; expected an integer"):
+            cluster.upload("other", rows, **{what: "2"})
+        with pytest.raises(TypeError, match=f"{what} is 1.5; expected an integer"):
+            staff.append(rows, **{what: 1.5})
+    with pytest.raises(toroid.OptionError, match="key_id is -1"):
+        cluster.upload("other", rows, key_id=-1)
     with pytest.raises(toroid.MissingError, match="no table other"):
         cluster.table("other")
     with pytest.raises(toroid.RowsError, match="and not 0..13"):

@@ -587,6 +587,20 @@ def check_client(client: object) -> None:
         raise TypeError(f"client is what toroid.Client.generate or load gives, and not a {type(client).__name__}")
 
 
+def place_of(location: object) -> str:
+    """A path or an address as text.
+
+    Raises:
+        TypeError: It is none.
+        ValueError: It cannot be written as UTF-8.
+    """
+    if not isinstance(location, str | os.PathLike):
+        raise TypeError(f"location is a path or an address, not {type(location).__name__}")
+    place = os.fspath(location)
+    check_text("location", place)
+    return place
+
+
 def as_table(data: EncryptedTable | EncryptedColumn) -> EncryptedTable:
     """A table of encrypted columns; a column alone is its column `value`."""
     if isinstance(data, EncryptedTable):
@@ -637,10 +651,7 @@ def open(
         return Drive(_core.Drive.temporary())
     if overwrite and create in (None, False):
         raise OptionError("overwrite=True replaces an image by a new one: give create, too")
-    if not isinstance(location, str | os.PathLike):
-        raise TypeError(f"location is a path or an address, not {type(location).__name__}")
-    place = os.fspath(location)
-    check_text("location", place)
+    place = place_of(location)
     options = _host_options("://" in place, host)
     options.update(new_store=new_store, read_only=read_only, concatenate=concatenate)
     if ledger is not None:

@@ -95,7 +95,8 @@ async def _awaited(call: Callable[[], T], discard: Callable[[T], object] | None)
         cancelled.set(asked)
         return call()
 
-    thread = asyncio.ensure_future(asyncio.to_thread(run))
+    # Refuses a caller without a loop before there is anything to await.
+    thread = asyncio.get_running_loop().create_task(asyncio.to_thread(run))
     try:
         return await asyncio.shield(thread)
     except asyncio.CancelledError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import threading
 import time
@@ -20,17 +21,18 @@ from toroid import _core
 from toroid._board import Board
 from toroid._cancel import check
 from toroid._columns import EncryptedColumn, EncryptedTable, check_name, examined_tables
-from toroid._drive import as_table, check_key_id
+from toroid._drive import as_table, check_key_id, place_of
 from toroid._drive import open as open_drive
 from toroid._errors import ClosedError, DriveError, ExistsError, FullError, KeyMismatch, MissingError, OptionError
 from toroid._progress import Progress, reporter, twin
 from toroid._status import ClusterStatus
+from toroid._trace import integer_of
 from toroid.ray._figures import Figures
 from toroid.ray._keeper import Keeper, Pulse, actor, submit
 from toroid.ray._moves import Mover
 from toroid.ray._places import Cell, MissingRows, Shard, cells_of, cut, gaps, rows_of, shown, why
 from toroid.ray._run import LOOK
-from toroid.ray._table import ShardedTable
+from toroid.ray._table import ShardedTable, is_number
 
 #: Options of [toroid.open][] that the drives of a cluster take.
 OPTIONS = frozenset({"concatenate", "controller_secret", "host_id", "host_nqn", "host_secret", "new_store", "nsid", "read_only", "tls_key"})
@@ -38,7 +40,7 @@ OPTIONS = frozenset({"concatenate", "controller_secret", "host_id", "host_nqn", 
 
 def _place(location: str | os.PathLike[str]) -> str:
     """A location as another process understands it, whose folder may be another."""
-    place = os.fspath(location)
+    place = place_of(location)
     return place if "://" in place else os.path.abspath(place)
 
 
@@ -67,6 +69,8 @@ class Cluster:
 
     Raises:
         OptionError: The Ray cluster has no token, or there is no such option.
+        TypeError: The locations are no list of paths and addresses.
+        ValueError: A location stands there twice, or `placement` has another one; patience or deadline are no seconds.
     """
 
     #: What keeps a drive.
@@ -84,10 +88,17 @@ class Cluster:
     ) -> None:
         if isinstance(locations, str | bytes | os.PathLike):
             raise TypeError(f"a cluster has a list of locations, such as [{os.fspath(locations)!r}]")
+        if not isinstance(locations, Iterable):
+            raise TypeError(f"a cluster has a list of locations, not {type(locations).__name__}")
+        for what, seconds in (("patience", patience), ("deadline", deadline)):
+            if not is_number(seconds) or not 0 <= seconds < math.inf:
+                raise ValueError(f"{what} is {seconds!r}; expected seconds")
         self.locations = tuple(_place(location) for location in locations)
         placed = {_place(location): dict(chosen) for location, chosen in (placement or {}).items()}
         if not self.locations or len(set(self.locations)) != len(self.locations):
             raise ValueError("a cluster has at least one drive, and each of them once")
+        if unplaced := [place for place in placed if place not in self.locations]:
+            raise ValueError(f"placement has {unplaced[0]}, which is no location of the cluster")
         if refused := sorted({"client", "ledger", "create", "overwrite"} & set(options)):
             raise ValueError(f"the drives of a cluster are opened by other processes, again after each failure, so {refused[0]} is no option of theirs")
         if unknown := sorted(set(options) - OPTIONS):
@@ -160,7 +171,8 @@ class Cluster:
         table = as_table(data)
         with self._changing[name]:
             drives = self._staying
-            count = min(len(drives) if shards is None else shards, table.rows)
+            count = min(len(drives) if shards is None else integer_of("shards", shards), table.rows)
+            replicas = integer_of("replicas", replicas)
             if count < 1 or not 1 <= replicas <= len(drives):
                 raise ValueError(f"there is at least one shard, and from 1 to {len(drives)} replicas, as many as drives")
             former = self._shards_on_drives(name)

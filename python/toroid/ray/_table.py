@@ -18,7 +18,7 @@ from toroid._errors import DriveError, OptionError, RowsError
 from toroid._program import Compiled
 from toroid._progress import Progress, reporter, twin
 from toroid._query import EncryptedParts, Finish
-from toroid._trace import index_of
+from toroid._trace import index_of, integer_of
 from toroid.ray._compare import Comparison
 from toroid.ray._job import JOB_VERSION, Job
 from toroid.ray._places import Cell, MissingRows, Rows, Shard, cut, shown, why
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from toroid.ray._cluster import Cluster
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, and no boolean."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -92,7 +93,7 @@ class ShardedTable(BaseTable):
         Raises:
             DriveError: `verify` needs drives that do not answer.
         """
-        if unit_seconds is not None and not (_is_number(unit_seconds) and 0 < unit_seconds < math.inf):
+        if unit_seconds is not None and not (is_number(unit_seconds) and 0 < unit_seconds < math.inf):
             raise ValueError(f"unit_seconds is {unit_seconds!r}, and a unit takes some seconds, more than 0")
         if unit_rows is not None:
             try:
@@ -101,7 +102,7 @@ class ShardedTable(BaseTable):
                 raise TypeError(f"unit_rows is {unit_rows!r}, and a unit has a whole number of rows") from None
             if unit_rows < 1:
                 raise ValueError(f"unit_rows is {unit_rows}, and a unit has at least one row")
-        if verify is not None and not (_is_number(verify) and 0 <= verify <= 1):
+        if verify is not None and not (is_number(verify) and 0 <= verify <= 1):
             raise ValueError(f"verify is {verify!r}, and a share of the rows lies from 0 to 1")
         changes: dict[str, Any] = {"unit_seconds": unit_seconds, "unit_rows": unit_rows, "verify": verify, "job": None if job is None else Path(job)}
         settings = replace(self._settings, **{name: value for name, value in changes.items() if value is not None})
@@ -198,7 +199,8 @@ class ShardedTable(BaseTable):
         for name, column in current.download((0, 1)).items():
             for own, other in zip(column.digits, added[name].digits, strict=True):
                 _core.EncryptedRows.gather([(own, 0, 1), (other, 0, 1)])
-        copies = min(cell.copies for cell in current.cells) if replicas is None else replicas
+        copies = min(cell.copies for cell in current.cells) if replicas is None else integer_of("replicas", replicas)
+        shards = integer_of("shards", shards)
         drives = self.cluster._staying
         if not 1 <= copies <= len(drives) or not 1 <= shards <= added.rows:
             raise ValueError(f"there are from 1 to {len(drives)} replicas, as many as drives, and no more shards than rows")
