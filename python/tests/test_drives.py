@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import toroid
 from toroid import col
+from toroid._progress import twin
 
 
 @pytest.fixture
@@ -563,3 +565,31 @@ def test_what_is_to_be_awaited_needs_a_loop() -> None:
     call = toroid.aopen()
     with pytest.raises(RuntimeError, match="no running event loop"):
         call.send(None)
+
+
+def test_what_nobody_gets_is_discarded_before_the_task_ends() -> None:
+    discarded: list[str] = []
+    ended = threading.Event()
+
+    def made() -> str:
+        ended.wait()
+        return "drive"
+
+    def discard(result: str) -> None:
+        time.sleep(0.05)
+        discarded.append(result)
+        raise OSError("it cannot be removed")
+
+    async def work() -> None:
+        task = asyncio.ensure_future(twin(made, discard)())
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.sleep(0.01)
+        ended.set()
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert discarded == ["drive"]
+
+    asyncio.run(work())

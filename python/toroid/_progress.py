@@ -96,16 +96,21 @@ async def _awaited(call: Callable[[], T], discard: Callable[[T], object] | None)
         return call()
 
     # Refuses a caller without a loop before there is anything to await.
-    thread = asyncio.get_running_loop().create_task(asyncio.to_thread(run))
+    loop = asyncio.get_running_loop()
+    thread = loop.create_task(asyncio.to_thread(run))
     try:
         return await asyncio.shield(thread)
     except asyncio.CancelledError:
         asked.set()
-        while not thread.done():
-            # Who cancels the task again waits as well.
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([thread])
-        # Whatever an error was, the task is cancelled.
-        if not thread.cancelled() and thread.exception() is None and discard is not None:
-            await asyncio.to_thread(discard, thread.result())
+        # Whatever an error is, here or there, the task is cancelled.
+        if await _error_of(thread) is None and discard is not None:
+            await _error_of(loop.create_task(asyncio.to_thread(discard, thread.result())))
         raise
+
+
+async def _error_of(thread: asyncio.Task[Any]) -> BaseException | None:
+    """How a thread ends. Who cancels the task again waits for that as well."""
+    while not thread.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([thread])
+    return asyncio.CancelledError() if thread.cancelled() else thread.exception()
