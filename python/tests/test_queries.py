@@ -729,6 +729,19 @@ def test_numbers_beyond_those_of_int64_are_compared() -> None:
                 assert all(dtypes[name] == np.int64 for name in {"i", "key"} & set(dtypes))
 
 
+def test_groups_and_bins_on_both_sides_of_the_end_of_int64_are_exact() -> None:
+    middle = 2**63
+    table = plain_table({"x": (middle - 2, middle + 1)}, 3)
+    data = {"x": [middle + 1, middle - 2, middle + 1]}
+    groups = list(range(middle - 2, middle + 2))
+    for results in ({"n": toroid.count()}, {"n": toroid.count(), "most": col("x").max()}):
+        found = table.group_by("x").agg(**results).simulate(data)
+        assert found["x"].dtype == np.uint64 and found["x"].tolist() == groups
+        assert found["n"].tolist() == [1, 0, 0, 2]
+    bins = table.histogram("x", [middle - 2, middle, middle + 2]).simulate(data)
+    assert {name: column.tolist() for name, column in bins.items()} == {"low": groups[::2], "high": [middle, middle + 2], "count": [1, 2]}
+
+
 def test_what_has_no_type_of_64_bits_is_refused_and_exact_in_sums() -> None:
     table = plain_table({"u": (0, 2**64 - 1), "i": (-(2**63), 2**63 - 1)}, 2)
     data = {"u": [2**64 - 1, 5], "i": [-(2**63), 2**63 - 1]}

@@ -73,7 +73,7 @@ class Finish:
             # A simulation of no rows has no numbers, and their sum is 0.
             return self.known[name] if name in self.known else next(iter(outputs[name]), 0)
 
-        found = {} if self.key is None else {self.key: np.array(self.groups)}
+        found = {} if self.key is None else {self.key: _integers(self.groups)}
         for place, (name, kind) in enumerate(self.results):
             column: list[Any] = []
             for group in range(len(self.groups)):
@@ -88,7 +88,7 @@ class Finish:
         if self.bins is None:
             return found
         low, high = zip(*self.bins, strict=True)
-        return {"low": np.array(low), "high": np.array(high), "count": np.array([found[name] for name, _ in self.results])}
+        return {"low": _integers(low), "high": _integers(high), "count": np.array([found[name] for name, _ in self.results])}
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Extremes:
     def __call__(self, outputs: Mapping[str, list[int]], words: Compared) -> dict[str, Any]:
         """The answer from the outputs of the other program by their names, and from the words of each network."""
         others = self.sums(outputs)
-        found: dict[str, Any] = {} if self.key is None or self.groups is None else {self.key: np.array(self.groups)}
+        found: dict[str, Any] = {} if self.key is None or self.groups is None else {self.key: _integers(self.groups)}
         for name in self.results:
             if name not in self.compared:
                 found[name] = others[name]
@@ -805,6 +805,11 @@ def dtype_of(low: int, high: int) -> str:
     if -(1 << 63) <= low and high < 1 << 63:
         return "int64"
     return "uint64" if 0 <= low and high < 1 << 64 else "object"
+
+
+def _integers(numbers: Sequence[int]) -> np.ndarray:
+    """Numbers that everybody knows as an array. Of some below and some above 2^63 numpy itself would make floating-point numbers."""
+    return np.array(numbers, dtype=dtype_of(min(numbers), max(numbers)))
 
 
 def hull(intervals: Iterable[tuple[int, int]]) -> tuple[int, int]:
