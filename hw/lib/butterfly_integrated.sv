@@ -50,7 +50,7 @@ module butterfly_integrated #(
 
     // The bias of a signed operand, taken away modulo q.
     localparam logic [255:0] Bias = toroid_pkg::mul_bias(64, 65, TILE_A) % 256'(toroid_pkg::GOLDILOCKS);
-    logic [129:0] product;
+    logic [130:0] product;
     logic signed [65:0] t, t_fold;
     mul_tiles #(
         .WIDTH_A (64),
@@ -59,6 +59,7 @@ module butterfly_integrated #(
         .TILE_B  (TILE_B),
         .SIGNED_B(1),
         .ADDEND  (toroid_pkg::GOLDILOCKS - Bias[63:0]),
+        .CUT     (96),
         .SHORT   (SHORT)
     ) i_mul (
         .clk_i,
@@ -71,7 +72,8 @@ module butterfly_integrated #(
         .REGISTERED(!SHORT)
     ) i_fold (
         .clk_i,
-        .x_i(product),
+        .x_i(product[129:0]),
+        .carry_i(product[130]),
         .t_o(t_fold)
     );
     delay #(

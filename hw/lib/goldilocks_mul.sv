@@ -14,7 +14,7 @@ module goldilocks_mul #(
     input  logic [63:0] b_i,
     output logic [63:0] p_o
 );
-  logic [127:0] x;
+  logic [128:0] x;
   logic signed [65:0] t;
   logic [63:0] p_d;
   mul_tiles #(
@@ -22,6 +22,7 @@ module goldilocks_mul #(
       .WIDTH_B(64),
       .TILE_A (TILE_A),
       .TILE_B (TILE_B),
+      .CUT    (96),
       .SHORT  (SHORT)
   ) i_mul (
       .clk_i,
@@ -33,7 +34,8 @@ module goldilocks_mul #(
       .REGISTERED(!SHORT)
   ) i_fold (
       .clk_i,
-      .x_i(x),
+      .x_i(x[127:0]),
+      .carry_i(x[128]),
       .t_o(t)
   );
   goldilocks_canonical i_canonical (

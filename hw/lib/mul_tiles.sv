@@ -8,10 +8,15 @@
 // A signed b would need sign extensions in every sum of rows. Instead the top bit of each row is inverted, which adds
 // toroid_pkg::mul_bias to the product; ADDEND, which enters the chains at their free input, is there to cancel it modulo q.
 //
+// The sums of rows are the longest carry chains. CUT ends them at one bit of the product: the carry into it waits from row to
+// row, where it enters the upper part, and the last one leaves beside the product, for a later sum that has room for it.
+//
 // WIDTH_A, WIDTH_B >= 1
 // TILE_A, TILE_B   width of a tile, unsigned: 24 x 17 for Xilinx DSP48, 18 x 18 for ECP5
 // SIGNED_B         b is in two's complement, and p = a * b + ADDEND + mul_bias, without sign, one bit wider
 // ADDEND           < 2^WIDTH_A
+// CUT              0, or a bit that all sums of rows have above their lowest: the top bit of p is then that carry, and the
+//                  bits below it are the product less 2^CUT times the carry
 // SHORT            three cycles: operands, products, and the sum of all of them at once, in LUTs
 // NARROW           with SHORT: rows of at most these bits are multiplied in LUTs, without tiles: the last one, or all where
 //                  TILE_A is no larger
@@ -23,13 +28,15 @@ module mul_tiles #(
     parameter int TILE_B = 17,
     parameter bit SIGNED_B = 0,
     parameter logic [WIDTH_A-1:0] ADDEND = '0,
+    parameter int CUT = 0,
     parameter bit SHORT = 0,
-    parameter int NARROW = 0
+    parameter int NARROW = 0,
+    localparam int WidthP = WIDTH_A + WIDTH_B + int'(SIGNED_B) + int'(CUT > 0)
 ) (
-    input  logic                                clk_i,
-    input  logic [                 WIDTH_A-1:0] a_i,
-    input  logic [                 WIDTH_B-1:0] b_i,
-    output logic [WIDTH_A+WIDTH_B+SIGNED_B-1:0] p_o
+    input  logic               clk_i,
+    input  logic [WIDTH_A-1:0] a_i,
+    input  logic [WIDTH_B-1:0] b_i,
+    output logic [ WidthP-1:0] p_o
 );
   if (WIDTH_A < 1 || WIDTH_B < 1) begin : g_check_width
     $fatal(1, "mul_tiles: WIDTH_A and WIDTH_B must be at least 1");
@@ -47,9 +54,13 @@ module mul_tiles #(
   localparam int TopB = WIDTH_B - (TilesB - 1) * TILE_B;
   localparam int CarryWidth = WIDTH_B + int'(SIGNED_B);
 
-  logic [WIDTH_A+CarryWidth-1:0] p_d;
+  if (CUT != 0 && (CUT <= (TilesA - 1) * TILE_A || CUT >= WIDTH_A + CarryWidth)) begin : g_check_cut
+    $fatal(1, "mul_tiles: CUT must lie above the lowest bit of the last row and below the top of the product");
+  end
+
+  logic [WidthP-1:0] p_d;
   delay #(
-      .WIDTH (WIDTH_A + CarryWidth),
+      .WIDTH (WidthP),
       .CYCLES(SHORT ? 1 : 0)
   ) i_product (
       .clk_i,
@@ -157,21 +168,37 @@ module mul_tiles #(
       end
     end
 
+    // carry: what is left to add at CUT.
+    logic carry;
     if (r == 0) begin : g_total
       assign total = TotalWidth'(row);
+      assign carry = 1'b0;
     end else begin : g_total
+      localparam int Low = CUT - r * TILE_A;
+      logic [TotalWidth-1:0] above, sum;
+      logic carry_d;
+      assign above = TotalWidth'(g_row[r-1].total[CarryWidth+TILE_A-1:TILE_A]);
+      if (CUT > 0 && Low < TotalWidth) begin : g_cut
+        logic unused_carry;
+        assign {carry_d, sum[Low-1:0]} = (Low + 1)'(row[Low-1:0]) + (Low + 1)'(above[Low-1:0]);
+        // The carry that waited is that out of a bit below.
+        assign {sum[TotalWidth-1:Low], unused_carry} = {(TotalWidth - Low)'(row[RowWidth-1:Low]), 1'b1} + {above[TotalWidth-1:Low], g_row[r-1].carry};
+      end else begin : g_whole
+        assign sum = TotalWidth'(row) + above;
+        assign carry_d = 1'b0;
+      end
       delay #(
-          .WIDTH (TotalWidth),
+          .WIDTH (TotalWidth + 1),
           .CYCLES(SHORT ? 0 : 1)
       ) i_total (
           .clk_i,
-          .d_i(TotalWidth'(row) + TotalWidth'(g_row[r-1].total[CarryWidth+TILE_A-1:TILE_A])),
-          .q_o(total)
+          .d_i({carry_d, sum}),
+          .q_o({carry, total})
       );
     end
 
     if (r == TilesA - 1) begin : g_top
-      assign p_d[WIDTH_A+CarryWidth-1:r*TILE_A] = total;
+      assign p_d[WidthP-1:r*TILE_A] = (WidthP - r * TILE_A)'({carry, total});
     end else begin : g_low
       delay #(
           .WIDTH (TILE_A),
