@@ -168,8 +168,10 @@ module mul_tiles #(
       end
     end
 
-    // carry: what is left to add at CUT.
+    // carry: what is left to add at CUT. Without one it is not used.
+    // verilator lint_off UNUSEDSIGNAL
     logic carry;
+    // verilator lint_on UNUSEDSIGNAL
     if (r == 0) begin : g_total
       assign total = TotalWidth'(row);
       assign carry = 1'b0;
