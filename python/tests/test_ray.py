@@ -50,7 +50,8 @@ def cluster(ray: Any, client: toroid.Client, tmp_path_factory: pytest.TempPathFa
     images = [folder / f"{name}.img" for name in "abc"]
     for image in images:
         toroid.open(image, create="64MiB").close()
-    with Cluster(images) as cluster:
+    # A busy machine may take longer than usual to start an actor again.
+    with Cluster(images, deadline=300) as cluster:
         assert cluster.install(client.public_keys()) == [str(image) for image in images]
         # They have them now.
         assert cluster.install(client.public_keys()) == []
