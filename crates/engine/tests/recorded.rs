@@ -15,7 +15,7 @@ use toroid_engine::backend::testing::{
 use toroid_engine::{
     Backend, BackendError, BootstrapTask, CancelToken, KeyForm, LoadedKey, Requester,
 };
-use toroid_rns::ring_set::{TINY_RING, TINY_RING9};
+use toroid_rns::ring_set::{RING8, RING12, RING16, TINY_RING, TINY_RING9};
 use toroid_tfhe::params::{MESSAGE16, ParamSet, TINY, TINY_WOPBS};
 
 fn times(slots: usize, params: &ParamSet, bit_ms: f64, function_ms: f64) -> RecordedTimes {
@@ -167,6 +167,35 @@ fn the_documented_times_are_of_sets_and_can_be_kept() {
     assert_eq!(found, times);
     let unknown = kept.replace("\"hint\"", "\"hints\"");
     assert!(serde_json::from_str::<RecordedTimes>(&unknown).is_err());
+}
+
+/// What `docs/results/column-engine.md` says of each ring's tables on one thread, within 1 %.
+#[test]
+fn the_documented_times_of_rings_are_those_of_the_results() {
+    let results = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/results/data/column-engine.json"
+    );
+    let results = std::fs::read_to_string(results).unwrap();
+    let results: serde_json::Value = serde_json::from_str(&results).unwrap();
+    let engines = results["engines"].as_array().unwrap();
+    let times = RecordedTimes::documented(1);
+    for set in [&RING8, &RING12, &RING16] {
+        let mut found = engines.iter();
+        let found = found.find(|found| found["bits"] == set.bits() && found["threads"] == 1);
+        let found = found.unwrap();
+        assert_eq!(found["values"], set.rows());
+        let of = |what: &str| found[what].as_f64().unwrap();
+        let (first, further) = (of("first_s"), of("further_s"));
+        for functions in [1, 2, 3] {
+            let expected = first + (functions - 1) as f64 * further;
+            let time = times.ciphertext(set, [functions]).unwrap().as_secs_f64();
+            assert!((time / expected - 1.0).abs() < 0.01, "{}: {time}", set.name);
+        }
+        let date = results["date"].as_str().unwrap();
+        let own = times.rings.iter().find(|times| times.ring == set.name);
+        assert!(date.starts_with(&own.unwrap().date), "{date}");
+    }
 }
 
 #[test]

@@ -92,6 +92,8 @@ pub struct MapPlan {
     pub route: Route,
     /// Why so.
     pub reason: Reason,
+    /// The ring by whose ciphertexts the same rows could go, of those that a drive has keys of; nothing where that was not looked into.
+    pub ring: Option<&'static RingSet>,
     /// The form of the result.
     pub form: RowForm,
     /// Whether rows of the inputs or of the result change between samples and ring columns, so that the drive needs a conversion key.
@@ -603,6 +605,7 @@ impl Session {
                     Some(reason) => {
                         let mut job = samples;
                         job.plan.reason = reason;
+                        job.plan.ring = ring.plan.ring;
                         Ok(AnyJob::Samples(Box::new(job)))
                     }
                 }
@@ -772,6 +775,7 @@ impl Session {
                 params,
                 route: Route::Samples,
                 reason: Reason::Asked,
+                ring: None,
                 form: RowForm::Samples,
                 converts: false,
                 rows,

@@ -49,7 +49,7 @@ pub enum Reason {
 pub struct WayTimes {
     /// Seconds sample by sample; `None` for a parameter set without such times.
     pub samples: Option<f64>,
-    /// The ring of the plan, or the smallest one that has the program's messages.
+    /// The ring of the plan or, where there is none, the smallest one that has the program's messages.
     pub ring: Option<&'static RingSet>,
     /// Seconds by ciphertexts of that ring; `None` without such times.
     pub batch: Option<f64>,
@@ -73,19 +73,13 @@ impl WayTimes {
             std::iter::repeat_n((task.input_bits, task.functions), rows)
         });
         let samples = times.estimate(plan.params, all).ok();
-        let ring = match plan.route {
-            Route::Ring(set) => Some(set),
-            Route::Samples => {
-                let output = plan
-                    .facts
-                    .outputs
-                    .first()
-                    .and_then(|output| output.encoding);
-                let output = output.map_or(0, Encoding::bits);
-                let bits = tasks.iter().map(|(bits, _)| *bits).fold(output, u32::max);
-                RingSet::for_bits(bits, plan.params.is_insecure())
-            }
-        };
+        let ring = plan.ring.or_else(|| {
+            let output = plan.facts.outputs.first();
+            let output = output.and_then(|output| output.encoding);
+            let output = output.map_or(0, Encoding::bits);
+            let bits = tasks.iter().map(|(bits, _)| *bits).fold(output, u32::max);
+            RingSet::for_bits(bits, plan.params.is_insecure())
+        });
         let ciphertexts = match (plan.route, ring) {
             (Route::Samples, Some(set)) => plan.rows.div_ceil(set.rows() as u64),
             _ => plan.commands,

@@ -705,6 +705,7 @@ impl Session {
                 params: facts.params,
                 route: Route::Ring(facts.set),
                 reason,
+                ring: Some(facts.set),
                 form,
                 converts,
                 rows: rows.iter().map(|rows| u64::from(*rows)).sum(),
