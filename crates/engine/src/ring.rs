@@ -11,6 +11,7 @@
 mod pairs;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use toroid_isa::{AssumePresent, Instruction, KeyKind, Program, VrNumber, verify};
 use toroid_rns::batch::Step;
@@ -135,13 +136,18 @@ pub struct RingForecast<'a> {
     pub functions: &'a FunctionOf<'a>,
     /// The form of the result.
     pub form: RingForm,
+    /// Whether rows are left out ([`RingJob::kept`]).
+    pub leaves_out: bool,
 }
 
 /// A program on ring columns, taken apart.
 struct RingPlan {
+    set: &'static RingSet,
     plan: Plan,
     /// The functions of two values.
     pairs: Pairs,
+    /// The tasks that have 0 in rows that are left out.
+    in_rows: BTreeSet<usize>,
     output: ValueId,
     /// The values that the output is made of.
     needed: BTreeSet<ValueId>,
@@ -321,7 +327,11 @@ impl RingForecast<'_> {
         let pieces = self.pieces(&plan)?;
         let pairs = Pairs::find(&plan, self.set);
         let needed = pairs.needed(&plan, output);
-        let (variance, log2_failure) = self.noise(&plan, (&pairs, &needed), output)?;
+        let in_rows = match self.leaves_out {
+            true => self.in_rows(&plan, &pairs, output)?,
+            false => BTreeSet::new(),
+        };
+        let (variance, log2_failure) = self.noise(&plan, (&pairs, &in_rows, &needed), output)?;
         let encoding = self.encoding(&plan, output)?;
         let tasks = map_tasks(&plan);
         for task in &mut plan.tasks {
@@ -354,14 +364,52 @@ impl RingForecast<'_> {
             on_ciphertext,
         };
         Ok(RingPlan {
+            set: self.set,
             plan,
             pairs,
+            in_rows,
             output,
             needed,
             pieces,
             facts,
             variance,
         })
+    }
+
+    /// The tasks whose functions have 0 in rows that are left out, so that the output has 0 there, and no sum has anything of them: the last functions before the
+    /// output and before sums of rows. Refuses programs in which something else than functions comes there.
+    fn in_rows(
+        &self,
+        plan: &Plan,
+        pairs: &Pairs,
+        output: ValueId,
+    ) -> Result<BTreeSet<usize>, EngineError> {
+        // Values come after those that they are made of.
+        let mut summed = vec![false; plan.values.len()];
+        for (id, value) in plan.values.iter().enumerate() {
+            summed[id] = matches!(value.operation, Operation::Sum(..))
+                || plan
+                    .operands(value.operation)
+                    .any(|operand| summed[operand]);
+        }
+        let (mut tasks, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), vec![output]);
+        while let Some(id) = open.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            let operation = plan.values[id].operation;
+            match operation {
+                _ if summed[id] => open.extend(plan.operands(operation)),
+                Operation::Bootstrap(task) => tasks.extend(pairs.together(task)),
+                Operation::Input(_) | Operation::AddInt(..) => {
+                    let what = "rows that are left out would not be 0 in the result, or in a sum: only functions leave out rows, \
+                                so apply one, if only of the same value, behind the last constant";
+                    return Err(self.refused(None, what));
+                }
+                _ => open.extend(plan.operands(operation)),
+            }
+        }
+        Ok(tasks)
     }
 
     /// Refuses results that do not become samples. A sample has a bit of padding above its message, which only a table leaves there.
@@ -457,7 +505,7 @@ impl RingForecast<'_> {
     fn noise(
         &self,
         plan: &Plan,
-        (pairs, needed): (&Pairs, &BTreeSet<ValueId>),
+        (pairs, in_rows, needed): (&Pairs, &BTreeSet<usize>, &BTreeSet<ValueId>),
         output: ValueId,
     ) -> Result<(f64, f64), EngineError> {
         let mut sources: HashMap<ValueId, Sources> = HashMap::new();
@@ -496,12 +544,13 @@ impl RingForecast<'_> {
                 Operation::Mul(a, factor) => of(&a).times(factor.into()),
                 Operation::AddInt(a, _) => of(&a),
                 Operation::Bootstrap(task) => {
+                    let to_some_rows = in_rows.contains(&task);
                     let (before, (variance, failure)) = match pairs.of_task(task) {
                         Some(pair) => {
                             let [high, low] = pair.values.map(|value| of(&value));
                             let variances = [&high, &low].map(|input| input.variance(&known));
                             let before = log2_add(high.log2_failure, low.log2_failure);
-                            (before, self.set.table_noise_of_two(variances))
+                            (before, self.set.table_noise_of_two(variances, to_some_rows))
                         }
                         None => {
                             let task = &plan.tasks[task];
@@ -513,7 +562,11 @@ impl RingForecast<'_> {
                                 return Err(self.refused(None, what));
                             }
                             let input = of(&task.input);
-                            let noise = self.set.table_noise(input.variance(&known));
+                            let variance = input.variance(&known);
+                            let noise = match to_some_rows {
+                                true => self.set.table_noise_in_rows(variance),
+                                false => self.set.table_noise(variance),
+                            };
                             (input.log2_failure, noise)
                         }
                     };
@@ -612,16 +665,35 @@ impl RingPlan {
         self.pieces.get(&self.output).copied().unwrap_or(0)
     }
 
-    /// The steps of the plan, and the number of the value that is wanted, in a form.
+    /// The steps of the plan, and the number of the value that is wanted, in a form; those in the rows that are kept with these.
     fn steps(
         &self,
-        form: RingForm,
+        (form, kept): (RingForm, Option<&[bool]>),
         registers: &[VrNumber],
         table: impl Fn(VrNumber, Above) -> Result<RingTable, EngineError>,
     ) -> Result<(Vec<Step>, usize), EngineError> {
         let plan = &self.plan;
         let mut numbers: HashMap<ValueId, usize> = HashMap::new();
         let (mut steps, mut made) = (Vec::new(), 0);
+        // All rows stand in as many pieces as those of the inputs until they are summed.
+        let kept = kept.map(|kept| {
+            let mut inputs = plan.values.iter().enumerate();
+            let input = inputs.find(|(_, value)| matches!(value.operation, Operation::Input(_)));
+            let log2_pieces = input.and_then(|(id, _)| self.pieces.get(&id).copied());
+            let layout = Layout {
+                log2_pieces: log2_pieces.unwrap_or(0),
+                ..Layout::plain(1)
+            };
+            let mut coefficients = vec![false; self.set.rows()];
+            for (row, kept) in kept.iter().enumerate() {
+                coefficients[layout.coefficient(self.set.rows(), row)] = *kept;
+            }
+            Arc::<[bool]>::from(coefficients)
+        });
+        let in_rows = |step: Step| match &kept {
+            Some(kept) => Step::InRows(Arc::clone(kept), Box::new(step)),
+            None => step,
+        };
         for &id in &self.needed {
             if numbers.contains_key(&id) {
                 continue;
@@ -655,9 +727,13 @@ impl RingPlan {
                             values.push(*value);
                         }
                     }
-                    steps.push(match self.pairs.of_task(task) {
+                    let step = match self.pairs.of_task(task) {
                         Some(pair) => Step::TablesOfTwo(pair.values.map(number), tables),
                         None => Step::Tables(number(plan.tasks[task].input), tables),
+                    };
+                    steps.push(match self.in_rows.contains(&task) {
+                        true => in_rows(step),
+                        false => step,
                     });
                     for value in values {
                         numbers.insert(value, made);
@@ -683,7 +759,8 @@ impl RingPlan {
         match encoding.filter(|_| form == RingForm::Samples) {
             Some(encoding) if encoding.is_signed() => {
                 let padded = encoding.bits() + 1;
-                steps.push(Step::AddConstant(output, -offset_of(encoding), padded));
+                let step = Step::AddConstant(output, -offset_of(encoding), padded);
+                steps.push(in_rows(step));
                 Ok((steps, made))
             }
             _ => Ok((steps, output)),
@@ -713,6 +790,9 @@ pub struct RingJob<'a> {
     pub inputs: &'a [RingInput<'a>],
     /// The form of the result.
     pub form: RingForm,
+    /// Which rows count, if not all do: the result has 0 in the others, and sums have nothing of them. The last functions before the result and before
+    /// sums see to it, so that there must be some.
+    pub kept: Option<&'a [bool]>,
 }
 
 /// The rows of a result in their form.
@@ -818,8 +898,16 @@ impl Engine {
             inputs: &inputs,
             functions: &|tv| functions.get(&tv).map(|(encodings, _)| *encodings),
             form: job.form,
+            leaves_out: job.kept.is_some(),
         };
         let plan = forecast.plan()?;
+        let rows = job.inputs.first().map_or(0, |input| input.operand.rows());
+        if let Some(kept) = job.kept
+            && kept.len() != rows
+        {
+            let what = format!("{} rows are kept or left out, of {rows}", kept.len());
+            return Err(RowError::Refused(what).of(job.program_vr));
+        }
         let output = plan.facts.outputs.first();
         let (vr, rows, encoding) = output
             .and_then(|output| Some((output.vr, output.rows, output.encoding?)))
@@ -846,7 +934,7 @@ impl Engine {
             ..Layout::plain(encoding.bits())
         };
         let registers: Vec<VrNumber> = job.inputs.iter().map(|input| input.vr).collect();
-        let (steps, output) = plan.steps(job.form, &registers, |tv, above| {
+        let (steps, output) = plan.steps((job.form, job.kept), &registers, |tv, above| {
             let (encodings, bytes) = functions
                 .get(&tv)
                 .ok_or(EngineError::NoSuchRegister { vr: tv })?;

@@ -89,6 +89,7 @@ fn run(
         set: SET,
         inputs: &inputs,
         form: RingForm::Column,
+        kept: None,
     };
     let made = engine.map_ring(&job, 1 << 20, cancel)?;
     assert_eq!(made.facts.bootstraps, 0);
@@ -255,8 +256,19 @@ impl Converting {
     fn run(
         &self,
         body: &str,
+        input: (&[Chunk], Encoding),
+        form: RingForm,
+    ) -> Result<MadeRingColumn, EngineError> {
+        self.run_in(body, input, form, None)
+    }
+
+    /// The same in some rows alone.
+    fn run_in(
+        &self,
+        body: &str,
         (chunks, encoding): (&[Chunk], Encoding),
         form: RingForm,
+        kept: Option<&[bool]>,
     ) -> Result<MadeRingColumn, EngineError> {
         let sign = if encoding.is_signed() {
             ""
@@ -290,6 +302,7 @@ impl Converting {
             set: SET,
             inputs: &inputs,
             form,
+            kept,
         };
         self.engine.map_ring(&job, 1 << 20, &CancelToken::new())
     }
@@ -365,6 +378,18 @@ fn samples_become_ring_columns_and_samples_again() {
             assert_eq!(made.facts.outputs[0].rows, 200);
             assert!(made.facts.outputs[0].noise.log2_failure() < -120.0);
             assert_eq!(bench.decrypt(&made, encoding), expected, "{form:?}");
+            let plain = made.facts.outputs[0].noise.variance();
+
+            // Rows that are left out have 0.
+            let kept: Vec<bool> = (0..200).map(|row| row % 7 > 3).collect();
+            let made = bench.run_in("    bootstrap f, x", input, form, Some(&kept));
+            let made = made.unwrap();
+            assert!(made.facts.outputs[0].noise.log2_failure() < -120.0);
+            assert!(made.facts.outputs[0].noise.variance() > plain);
+            let rows = expected.iter().zip(&kept);
+            let rows = rows.map(|(value, kept)| if *kept { *value } else { 0 });
+            let rows: Vec<i64> = rows.collect();
+            assert_eq!(bench.decrypt(&made, encoding), rows, "{form:?}");
         }
     }
 }
@@ -408,6 +433,26 @@ fn what_does_not_go_between_samples_and_a_ring_is_refused() {
         &small,
         RingForm::Column,
         "chunk 0 of 40 rows",
+    );
+    // What would not leave out rows, and other rows than there are.
+    let refused = |body: &str, kept: &[bool], words: &str| {
+        let input = (&chunks[..], encoding);
+        let error = bench.run_in(body, input, RingForm::Column, Some(kept));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    };
+    let kept = [true; 200];
+    for body in [
+        "    homintmult x, 3",
+        "    bootstrap f, x\n    homintadd x, 1",
+        "    bootstrap f, x\n    homintadd x, 1\n    homsum x, 2\n    bootstrap f, x",
+    ] {
+        refused(body, &kept, "left out would not be 0");
+    }
+    refused(
+        "    bootstrap f, x",
+        &kept[1..],
+        "199 rows are kept or left out, of 200",
     );
     // More noise than a table bears is not refused, but said.
     let noisy = bench.run(
@@ -503,6 +548,7 @@ fn functions_of_two_narrow_columns_are_one_table() {
             set,
             inputs: &inputs,
             form: RingForm::Column,
+            kept: None,
         };
         let made = engine.map_ring(&job, 1 << 20, &CancelToken::new()).unwrap();
         // Two tables in place of five functions of four values.
@@ -527,5 +573,22 @@ fn functions_of_two_narrow_columns_are_one_table() {
         };
         let expected: Vec<u32> = x.iter().zip(&y).map(row).collect();
         assert_eq!(column.decrypt(&secret).unwrap(), expected);
+
+        // The same in some rows alone.
+        let kept: Vec<bool> = (0..256).map(|row| row % 5 != 2 && row < 200).collect();
+        let job = RingJob {
+            kept: Some(&kept),
+            ..job
+        };
+        let made = engine.map_ring(&job, 1 << 20, &CancelToken::new()).unwrap();
+        let RingRows::Column(column) = &made.rows else {
+            panic!("samples in place of a ring column");
+        };
+        let expected = expected.iter().zip(&kept);
+        let expected = expected.map(|(value, kept)| if *kept { *value } else { 0 });
+        assert_eq!(
+            column.decrypt(&secret).unwrap(),
+            expected.collect::<Vec<_>>()
+        );
     }
 }

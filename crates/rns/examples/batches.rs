@@ -334,17 +334,18 @@ impl Probe<'_, '_> {
             ),
         };
         let raised = ColumnSlots::raise(self.timed, column, pipeline.top(part))?;
-        let place = (shape.digits(part).bits(), variance);
+        let pass = shape.pass(part, None);
+        let place = (pass.digits.bits(), variance);
         let halves = self.phases(phases, raised, pipeline.to_slots(), place)?;
         let mut formula = Formula::new(candidate.noise_by_level());
         let points = &halves[0].1[..POINTS.min(halves[0].1.len())];
         let t = formula.input(self.timed.level(&halves[0].0), points, variance);
-        let mut expected = raw_selectors(&mut formula, &t, shape, part, below)?;
+        let mut expected = raw_selectors(&mut formula, &t, &pass, below)?;
         let mut made = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
         for (made, (half, _)) in made.iter_mut().zip(&halves) {
-            *made = raw_selectors(self.timed, half, shape, part, below)?;
+            *made = raw_selectors(self.timed, half, &pass, below)?;
         }
-        for (digit, (cleanings, level)) in shape.cleanings_of(part).into_iter().enumerate() {
+        for (digit, (cleanings, level)) in pass.uses.into_iter().enumerate() {
             let [raw, cleaned] = names[digit];
             let of = &mut expected[digit];
             let before = variances(&formula, of);

@@ -1,5 +1,5 @@
-//! Times tables on a whole column, one thread: `cargo run --release -p toroid-rns --example table -- BITS [LOG2_DEGREE]`, for 1 to 16
-//! bits.
+//! Times tables on a whole column, one thread: `cargo run --release -p toroid-rns --example table -- BITS [LOG2_DEGREE [where]]`, for 1 to 16
+//! bits; with `where` in the rows alone that another encrypted column has 1 for, from 9 bits on.
 //!
 //! The parameters are those that the search finds; for more than 8 bits those for 2^16 values, which protect nothing at a smaller degree. Keys are the lean ones, generated on all cores; tables are evaluated on one. Every value
 //! is checked.
@@ -18,7 +18,7 @@ use toroid_rns::pipeline::Pipeline;
 use toroid_rns::search::search;
 use toroid_rns::table::Table;
 use toroid_rns::wide::{self, WidePipeline};
-use toroid_rns::wide_search::{self, WideCandidate};
+use toroid_rns::wide_search::{self, RowMask, WideCandidate};
 use toroid_rns::{Ciphertext, RnsError, SecretKey, Shape};
 use toroid_task::Progress;
 use toroid_tfhe::random::Csprng;
@@ -34,6 +34,9 @@ struct Batch {
     log2_scale: f64,
     messages: Vec<u32>,
     column: Ciphertext,
+    /// Bits of the rows that count, and their encryption.
+    kept: Vec<u32>,
+    of_kept: Ciphertext,
     tables: [Table; 2],
 }
 
@@ -61,17 +64,19 @@ impl Batch {
             keys.memory() / 1_000_000,
             keys.packed_bytes() / 1_000_000
         );
-        let mut draw = |count: usize| -> Vec<u32> {
+        let mut draw = |count: usize, bits: u32| -> Vec<u32> {
             (0..count)
                 .map(|_| (rng.next_u64() as u32) >> (32 - bits))
                 .collect()
         };
-        let messages = draw(embedding.degree());
+        let messages = draw(embedding.degree(), bits);
+        let kept = draw(embedding.degree(), 1);
         let tables = [
-            Table::new(bits, bits, draw(1 << bits))?,
-            Table::new(bits, bits, draw(1 << bits))?,
+            Table::new(bits, bits, draw(1 << bits, bits))?,
+            Table::new(bits, bits, draw(1 << bits, bits))?,
         ];
         let column = column::encrypt(&secret, bits, &messages, &mut rng)?;
+        let of_kept = column::encrypt(&secret, 1, &kept, &mut rng)?;
         Ok(Batch {
             secret,
             keys,
@@ -80,15 +85,30 @@ impl Batch {
             log2_scale: top.into(),
             messages,
             column,
+            kept,
+            of_kept,
             tables,
         })
     }
 
-    /// Times the digits of the column, and each table.
+    /// The standard deviation of a result's noise, in turns.
+    fn deviation(&self, out: &Ciphertext) -> Result<f64, RnsError> {
+        let phase = self.secret.decrypt(out)?.poly().to_i128();
+        let q = self.secret.context().params().chain[0] as f64;
+        let steps = f64::from(self.bits).exp2();
+        let off = phase.iter().map(|&x| {
+            let steps_of = x as f64 / q * steps;
+            (steps_of - steps_of.round()) / steps
+        });
+        Ok((off.map(|off| off * off).sum::<f64>() / phase.len() as f64).sqrt())
+    }
+
+    /// Times the digits of the column, and each table, in all rows or in those alone that count.
     fn run<'a, D>(
         &'a self,
         digits: impl FnOnce(&mut Timed<'a>, &Ciphertext) -> Result<D, RnsError>,
         look_up: impl Fn(&mut Timed<'a>, &D, &Table) -> Result<Ciphertext, RnsError>,
+        to_some_rows: bool,
     ) -> Result<(), Box<dyn Error>> {
         let degree = self.embedding.degree();
         let mut timed = Timed::new(Evaluator::new(&self.keys, &self.embedding, self.log2_scale));
@@ -101,11 +121,19 @@ impl Batch {
         for (number, table) in self.tables.iter().enumerate() {
             timed.times.clear();
             let (out, own) = time(|| look_up(&mut timed, &digits, table));
-            let found = column::decrypt(&self.secret, self.bits, &out?)?;
-            let pairs = found.iter().zip(&self.messages);
-            let wrong = pairs
-                .filter(|(found, message)| **found != table.values()[**message as usize])
+            let out = out?;
+            let found = column::decrypt(&self.secret, self.bits, &out)?;
+            let rows = found.iter().zip(&self.messages).zip(&self.kept);
+            let wrong = rows
+                .filter(|((found, message), kept)| {
+                    let value = table.values()[**message as usize];
+                    **found != if to_some_rows { **kept * value } else { value }
+                })
                 .count();
+            println!(
+                "noise: deviation of 2^{:.2} turns",
+                self.deviation(&out)?.log2()
+            );
             let total = |own: f64, shared: f64| if number == 0 { shared + own } else { own };
             let processors = total(own.1, shared.1);
             println!(
@@ -130,6 +158,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         .next()
         .unwrap_or_else(|| "16".to_owned())
         .parse()?;
+    let to_some_rows = match arguments.next().as_deref() {
+        None => false,
+        Some("where") => true,
+        Some(other) => return Err(format!("{other}; expected where").into()),
+    };
     let degree = 1usize << log2_degree;
     let embedding = Embedding::new(degree);
     let none = "no parameters for this many bits at this degree";
@@ -144,10 +177,24 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (sizes, request) = (candidate.sizes(), pipeline.lean_key_request());
         let scale = |level| candidate.log2_scale_at(level);
         let batch = Batch::new(embedding, bits, &sizes, scale, &request)?;
+        if to_some_rows {
+            let input = RnsParams::SIGMA / f64::from(candidate.first_bits).exp2();
+            let stated = candidate.table_noise_masked(input, RowMask::Encrypted(input));
+            println!("mask: {:?}; {stated:?}", candidate.mask_cost());
+        }
         return batch.run(
-            |timed, column| pipeline.digits(timed, column),
+            |timed, column| match to_some_rows {
+                true => pipeline
+                    .digits_where(timed, column, &batch.of_kept)?
+                    .ok_or_else(|| RnsError::Params("no digit has a level for a mask".to_owned())),
+                false => pipeline.digits(timed, column),
+            },
             |timed, digits, table| pipeline.look_up(timed, digits, table),
+            to_some_rows,
         );
+    }
+    if to_some_rows {
+        return Err("encrypted masks are for 9 bits and more".into());
     }
     let (candidate, judgement) = search(degree, bits, bits).ok_or(none)?;
     println!("{candidate:?}\n{judgement:?}");
@@ -161,5 +208,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             pipeline.digits(timed, &raised)
         },
         |timed, digits, table| pipeline.look_up(timed, digits, table),
+        false,
     )
 }

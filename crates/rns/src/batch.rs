@@ -63,6 +63,9 @@ pub enum Step {
     /// Tables of two values, which share the digits of both: of the high part of the index, then of the low one, with at most as many bits each as
     /// [`RingSet::bits_of_two`] says. A message of fewer bits is at the top of its part.
     TablesOfTwo([usize; 2], Vec<Table>),
+    /// Tables, or the addition of a constant, in some rows alone: those whose coefficients have `true` here, of N. Tables give 0 in the others, which keep what
+    /// a constant is added to.
+    InRows(Arc<[bool]>, Box<Step>),
 }
 
 /// What a program finds at the number of an input.
@@ -230,6 +233,10 @@ impl Batch {
                 let value = values.get(*number);
                 value.ok_or_else(|| step_error(format!("reads value {number}, which is not there")))
             };
+            let (step, rows) = match step {
+                Step::InRows(rows, step) => (&**step, Some(self.rows(rows, step)?)),
+                step => (step, None),
+            };
             let made = match step {
                 Step::Input(number) => {
                     let input = inputs.get(*number).copied();
@@ -251,7 +258,7 @@ impl Batch {
                 }
                 Step::AddConstant(a, constant, bits) => {
                     let mut sum = value(a)?.clone();
-                    sum.add_plain(&self.constant(*constant, *bits)?)?;
+                    sum.add_plain(&self.constant(*constant, *bits, rows)?)?;
                     sum
                 }
                 Step::Sum(a, count, log2_stride) => {
@@ -262,7 +269,7 @@ impl Batch {
                 Step::Tables(a, tables) => {
                     let column = value(a)?;
                     let made = self.with_slots(tables, turns, |slots| {
-                        self.pipeline.look_up(slots, column, tables)
+                        self.pipeline.look_up(slots, column, (tables, rows))
                     })?;
                     values.extend(made);
                     continue;
@@ -270,13 +277,14 @@ impl Batch {
                 Step::TablesOfTwo([high, low], tables) => {
                     let columns = [value(high)?, value(low)?];
                     let made = self.with_slots(tables, turns, |slots| {
-                        self.pipeline.look_up_two(slots, columns, tables)
+                        self.pipeline.look_up_two(slots, columns, (tables, rows))
                     })?;
                     let name = self.set.name;
                     let none = || step_error(format!("has a table of two values; {name} has none"));
                     values.extend(made.ok_or_else(none)?);
                     continue;
                 }
+                Step::InRows(..) => return Err(step_error("chooses rows twice")),
             };
             values.push(made);
         }
@@ -286,7 +294,28 @@ impl Batch {
         }
     }
 
-    fn constant(&self, constant: i32, bits: u32) -> Result<Plaintext, FormatError> {
+    /// The rows of a step, if it is one that some rows alone take.
+    fn rows<'a>(&self, rows: &'a [bool], step: &Step) -> Result<&'a [bool], FormatError> {
+        let takes_rows = matches!(
+            step,
+            Step::AddConstant(..) | Step::Tables(..) | Step::TablesOfTwo(..)
+        );
+        let (found, degree) = (rows.len(), self.keys.context().degree());
+        match takes_rows && found == degree {
+            true => Ok(rows),
+            false => Err(step_error(format!(
+                "chooses among {found} rows, not {degree}, or is none of tables or a constant"
+            ))),
+        }
+    }
+
+    /// A constant number in all rows, or in some.
+    fn constant(
+        &self,
+        constant: i32,
+        bits: u32,
+        rows: Option<&[bool]>,
+    ) -> Result<Plaintext, FormatError> {
         let context = self.keys.context();
         let q = context.params().chain[0];
         if !(1..=MAX_BITS).contains(&bits) {
@@ -294,7 +323,10 @@ impl Batch {
         }
         let message = i128::from(constant).rem_euclid(1 << bits);
         let nearest = (message * i128::from(q) + (1 << (bits - 1))) >> bits;
-        let all = vec![nearest as i64; context.degree()];
+        let mut all = vec![nearest as i64; context.degree()];
+        for (coefficient, kept) in all.iter_mut().zip(rows.unwrap_or_default()) {
+            *coefficient *= i64::from(*kept);
+        }
         let poly = RnsPoly::from_i64(context, Basis::chain(1), &all)?;
         Ok(Plaintext::new(poly, q as f64))
     }

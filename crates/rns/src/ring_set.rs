@@ -17,12 +17,12 @@ use crate::evaluator::{lean_key_request, order_primes};
 use crate::format::{FormatError, Kind, field};
 use crate::params::{RnsParams, Shape as Sizes};
 use crate::pipeline::Pipeline;
-use crate::search::{Candidate, TableNoise};
+use crate::search::{Applied, Candidate, TableNoise};
 use crate::slots::ColumnSlots;
 use crate::stored::StoredColumn;
 use crate::table::{Digits, Exponential, Shape, Table};
-use crate::wide::{WidePipeline, WideShape};
-use crate::wide_search::WideCandidate;
+use crate::wide::{WideDigits, WidePipeline, WideShape};
+use crate::wide_search::{RowMask, WideCandidate};
 
 /// The first number of a ring set. Parameter sets of samples have smaller ones, so that a number names one or the other.
 pub const FIRST_ID: u16 = 0x4000;
@@ -260,6 +260,20 @@ impl Parameters {
             Parameters::Wide(candidate) => candidate.table_noise(input),
         }
     }
+
+    /// The same in the rows of a mask in the clear.
+    fn table_noise_in_rows(&self, input: f64) -> Option<TableNoise> {
+        match self {
+            Parameters::Narrow(candidate) => {
+                let applied = Applied {
+                    to_some_rows: true,
+                    ..Applied::default()
+                };
+                candidate.noise_applied(input, applied)
+            }
+            Parameters::Wide(candidate) => candidate.table_noise_masked(input, RowMask::Clear),
+        }
+    }
 }
 
 /// The pipeline of a set's tables.
@@ -282,7 +296,7 @@ impl RingPipeline {
         &self,
         slots: &mut S,
         column: &S::Value,
-        tables: &[Table],
+        (tables, rows): (&[Table], Option<&[bool]>),
     ) -> Result<Vec<S::Value>, S::Error> {
         match self {
             RingPipeline::Narrow(pipeline) => {
@@ -291,15 +305,15 @@ impl RingPipeline {
                 drop(raised);
                 let tables = tables.iter();
                 tables
-                    .map(|table| pipeline.look_up(slots, &digits, table))
+                    .map(|table| match rows {
+                        Some(rows) => pipeline.look_up_rows(slots, &digits, table, rows),
+                        None => pipeline.look_up(slots, &digits, table),
+                    })
                     .collect()
             }
             RingPipeline::Wide(pipeline) => {
                 let digits = pipeline.digits(slots, column)?;
-                let tables = tables.iter();
-                tables
-                    .map(|table| pipeline.look_up(slots, &digits, table))
-                    .collect()
+                look_up_all(pipeline, slots, &digits, (tables, rows))
             }
         }
     }
@@ -309,16 +323,30 @@ impl RingPipeline {
         &self,
         slots: &mut S,
         [high, low]: [&S::Value; 2],
-        tables: &[Table],
+        tables: (&[Table], Option<&[bool]>),
     ) -> Result<Option<Vec<S::Value>>, S::Error> {
         let RingPipeline::Wide(pipeline) = self else {
             return Ok(None);
         };
         let digits = pipeline.digits_of_two(slots, high, low)?;
-        let tables = tables.iter();
-        let made = tables.map(|table| pipeline.look_up(slots, &digits, table));
-        made.collect::<Result<Vec<_>, _>>().map(Some)
+        look_up_all(pipeline, slots, &digits, tables).map(Some)
     }
+}
+
+/// Tables of digits, in some rows alone where these are given.
+fn look_up_all<S: ColumnSlots>(
+    pipeline: &WidePipeline,
+    slots: &mut S,
+    digits: &WideDigits<S::Value>,
+    (tables, rows): (&[Table], Option<&[bool]>),
+) -> Result<Vec<S::Value>, S::Error> {
+    let tables = tables.iter();
+    tables
+        .map(|table| match rows {
+            Some(rows) => pipeline.look_up_rows(slots, digits, table, rows),
+            None => pipeline.look_up(slots, digits, table),
+        })
+        .collect()
 }
 
 impl PartialEq for RingSet {
@@ -537,12 +565,19 @@ impl RingSet {
         stated(self.parameters().table_noise(variance.sqrt()))
     }
 
-    /// The same for a table of two columns whose rows have noise of these variances, the high part's first ([`RingSet::bits_of_two`]).
+    /// The same for a table in the rows of a mask in the clear alone ([`Step::InRows`](crate::batch::Step::InRows)).
     #[must_use]
-    pub fn table_noise_of_two(&self, variances: [f64; 2]) -> (f64, f64) {
+    pub fn table_noise_in_rows(&self, variance: f64) -> (f64, f64) {
+        stated(self.parameters().table_noise_in_rows(variance.sqrt()))
+    }
+
+    /// The same for a table of two columns whose rows have noise of these variances, the high part's first ([`RingSet::bits_of_two`]), in all rows or in some.
+    #[must_use]
+    pub fn table_noise_of_two(&self, variances: [f64; 2], to_some_rows: bool) -> (f64, f64) {
+        let inputs = variances.map(f64::sqrt);
         stated(match self.parameters() {
             Parameters::Narrow(_) => None,
-            Parameters::Wide(candidate) => candidate.table_noise_of_two(variances.map(f64::sqrt)),
+            Parameters::Wide(candidate) => candidate.table_noise_of_two(inputs, to_some_rows),
         })
     }
 }
@@ -601,6 +636,13 @@ mod tests {
                 let (_, failure) = set.table_noise(variance);
                 assert!(failure <= LOG2_FAILURE, "{}: {failure}", set.name);
             }
+            // A mask in the clear costs noise, and no more of the room of what comes next.
+            for variance in [rest, result + rest] {
+                let (plain, _) = set.table_noise(variance);
+                let (in_rows, failure) = set.table_noise_in_rows(variance);
+                assert!(failure <= LOG2_FAILURE, "{}: {failure}", set.name);
+                assert!(plain < in_rows && in_rows < 4.0 * plain, "{}", set.name);
+            }
             if let Tables::Wide { low, .. } = set.tables {
                 let up = 2.0 * f64::from(low.0 + low.1);
                 let pair = (1.0 + up.exp2()) * body_variance(set.seeded_width);
@@ -612,10 +654,14 @@ mod tests {
             // Each of two columns is as if it were alone, with the messages of its part, and what a table makes of them is no worse.
             if let Some(most) = set.bits_of_two() {
                 assert_eq!(most.iter().sum::<u32>(), set.bits());
-                let (of_two, failure) = set.table_noise_of_two([16.0 * (result + rest); 2]);
+                let inputs = [16.0 * (result + rest); 2];
+                let (of_two, failure) = set.table_noise_of_two(inputs, false);
                 assert!(failure <= LOG2_FAILURE, "{}: {failure}", set.name);
                 assert!((of_two / result).log2().abs() < 1.0, "{}", set.name);
-                assert_eq!(set.table_noise_of_two([1e-3, rest]), (1.0, 0.0));
+                assert_eq!(set.table_noise_of_two([1e-3, rest], false), (1.0, 0.0));
+                let (in_rows, failure) = set.table_noise_of_two(inputs, true);
+                assert!(failure <= LOG2_FAILURE, "{}: {failure}", set.name);
+                assert!(of_two < in_rows && in_rows < 4.0 * of_two, "{}", set.name);
             }
             // Decryption would bear far more.
             let coarse = crate::modulus_switch::computed_width(set.params(), set.bits());

@@ -23,6 +23,12 @@
 //! `a·b + c·(i·d)`, a sum of products with one key switch, and so do the weighted sums, at half the cost. The last late digit takes them apart: for
 //! selectors r of the one half and s of the other, `Σ (r + s)·w = p` and `Σ (r - s)·w = m` give `(p + conj m)/2`, which is the
 //! real part of `Σ r·w` and i times the imaginary part of `Σ s·w`.
+//!
+//! # Rows of an encrypted mask
+//!
+//! A column of 0 and 1 says in which rows tables count ([`WidePipeline::digits_where`]). Each product of selectors has one of each digit, so it is enough to
+//! multiply those of one digit by the mask's bit: no selector of that digit is 1 in the other rows, and all tables have 0 there. A digit that is there a level
+//! before it is needed takes the product without any more levels ([`WideShape::masked_digit`]). The bit itself comes from a pass of fewer levels: it is half of 1 - cos 2πx.
 
 use std::ops::RangeInclusive;
 
@@ -52,8 +58,47 @@ pub struct WideShape {
     pub late_cleanings: u32,
     /// How often those of early digits are.
     pub early_cleanings: u32,
-    /// Levels beyond those of tables: one for [`WidePipeline::compare`] and [`WidePipeline::look_up_where`].
+    /// Levels beyond those of tables: one for [`WidePipeline::compare`].
     pub spare: usize,
+}
+
+/// A digit of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digit {
+    /// The part that it belongs to.
+    pub part: Part,
+    /// Whether it is the part's late one.
+    pub is_late: bool,
+}
+
+/// How phases become selectors.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pass {
+    /// The digits.
+    pub digits: Digits,
+    /// How the exponential is made.
+    pub exponential: Exponential,
+    /// How often the selectors of the late digit, and then of the early one, are cleaned, and the level, above those of the stages back to coefficients,
+    /// at which they are used.
+    pub uses: [(u32, usize); 2],
+}
+
+impl Pass {
+    /// Levels from the phases to the end of the table.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        let [late, early] = self
+            .uses
+            .map(|(cleanings, level)| 2 * cleanings as usize + level);
+        let (high, low) = (self.digits.high() as usize, self.digits.low() as usize);
+        let exponential = self.exponential.levels();
+        if low == 0 {
+            return exponential + high + early;
+        }
+        // Squarings, the low digit's powers; then its selectors, and the high digit's.
+        exponential + high + low - 1
+            + (1 + early).max(table::correction_levels(self.digits.high()) + late)
+    }
 }
 
 /// One of the two parts of a message.
@@ -75,7 +120,7 @@ fn early_bits(digits: Digits) -> u32 {
 }
 
 /// Bits of a part's late digit, 0 where there is none.
-fn late_bits(digits: Digits) -> u32 {
+pub(crate) fn late_bits(digits: Digits) -> u32 {
     digits.bits() - early_bits(digits)
 }
 
@@ -136,14 +181,53 @@ impl WideShape {
             .count()
     }
 
-    /// How often the selectors of a part's digits are cleaned, and the level, above those of the stages back to coefficients, at which they are
-    /// used: for the late digit, then for the early one.
+    /// How the selectors of a part are made; those of a digit that is masked are there a level before they are used.
     #[must_use]
-    pub fn cleanings_of(&self, part: Part) -> [(u32, usize); 2] {
-        [
-            (self.late_cleanings, self.late_level(part)),
-            (self.early_cleanings, self.pair_level()),
-        ]
+    pub fn pass(&self, part: Part, masked: Option<Digit>) -> Pass {
+        let above = |is_late: bool| usize::from(masked == Some(Digit { part, is_late }));
+        Pass {
+            digits: self.digits(part),
+            exponential: self.exponential,
+            uses: [
+                (self.late_cleanings, self.late_level(part) + above(true)),
+                (self.early_cleanings, self.pair_level() + above(false)),
+            ],
+        }
+    }
+
+    /// How the bit of a mask is made, for the selectors of this digit. It is an early digit, without a late one.
+    ///
+    /// # Panics
+    /// Never: there are digits of one bit.
+    #[must_use]
+    pub fn mask_pass(&self, masked: Digit) -> Pass {
+        let level = match masked.is_late {
+            true => self.late_level(masked.part),
+            false => self.pair_level(),
+        };
+        let digits = Digits::new(1, 0).expect("a digit of one bit");
+        Pass {
+            digits,
+            exponential: self.exponential,
+            uses: [(0, 0), (self.early_cleanings, level + 1)],
+        }
+    }
+
+    /// The digit whose selectors a mask is multiplied to: the one of the fewest products at the lowest level that has a level for it; none where no digit has.
+    #[must_use]
+    pub fn masked_digit(&self) -> Option<Digit> {
+        let most = self.levels(Part::High).max(self.levels(Part::Low));
+        let digits = [
+            (Part::High, true),
+            (Part::Low, true),
+            (Part::Low, false),
+            (Part::High, false),
+        ];
+        let digits = digits.map(|(part, is_late)| Digit { part, is_late });
+        digits.into_iter().find(|&digit| {
+            let is_there = !digit.is_late || late_bits(self.digits(digit.part)) > 0;
+            is_there && self.pass(digit.part, Some(digit)).levels() <= most
+        })
     }
 
     /// The level, above those of the stages back to coefficients, at which the selectors of early digits are multiplied.
@@ -163,18 +247,7 @@ impl WideShape {
     /// Levels from a part's phases to the end of the table.
     #[must_use]
     pub fn levels(&self, part: Part) -> usize {
-        let digits = self.digits(part);
-        let [late, early] = self
-            .cleanings_of(part)
-            .map(|(cleanings, level)| 2 * cleanings as usize + level);
-        let (high, low) = (digits.high() as usize, digits.low() as usize);
-        let exponential = self.exponential.levels();
-        if low == 0 {
-            return exponential + high + early;
-        }
-        // Squarings, the low digit's powers; then its selectors, and the high digit's.
-        exponential + high + low - 1
-            + (1 + early).max(table::correction_levels(digits.high()) + late)
+        self.pass(part, None).levels()
     }
 }
 
@@ -224,6 +297,30 @@ impl<V> Apart<V> {
             early: [real_early, imaginary_early],
             late: (!real_late.is_empty()).then_some([real_late, imaginary_late]),
         }
+    }
+}
+
+impl<V: Clone> Apart<V> {
+    /// Multiplies the selectors of a digit by a bit, half by half.
+    ///
+    /// # Errors
+    /// Those of the arithmetic.
+    pub fn mask<S: Slots<Value = V>>(
+        &mut self,
+        slots: &mut S,
+        digit: Digit,
+        bit: &Apart<V>,
+    ) -> Result<(), S::Error> {
+        let halves = match &mut self.late {
+            Some(late) if digit.is_late => late,
+            _ => &mut self.early,
+        };
+        for (half, bit) in halves.iter_mut().zip(&bit.early) {
+            for selector in half {
+                *selector = slots.mul(selector, &bit[1])?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -315,29 +412,25 @@ impl WidePipeline {
         column: &S::Value,
         part: Part,
     ) -> Result<Apart<S::Value>, S::Error> {
-        let value = slots.raise(column, self.top(part))?;
+        self.run_pass(slots, column, &self.shape.pass(part, None))
+    }
+
+    /// The selectors of a pass, from a column at level 0 that has no other bits than those of its digits.
+    fn run_pass<S: ColumnSlots>(
+        &self,
+        slots: &mut S,
+        column: &S::Value,
+        pass: &Pass,
+    ) -> Result<Apart<S::Value>, S::Error> {
+        let below = self.to_coefficients.len();
+        let value = slots.raise(column, self.to_slots.len() + pass.levels() + below)?;
         let value = slots.transform_all(&self.to_slots, value)?;
         let (real, imaginary) = table::split(slots, &value)?;
         drop(value);
         Ok(Apart::new([
-            self.selectors(slots, &real, part)?,
-            self.selectors(slots, &imaginary, part)?,
+            selectors(slots, &real, pass, below)?,
+            selectors(slots, &imaginary, pass, below)?,
         ]))
-    }
-
-    /// The late digit's selectors, none where there is no such digit, and the early one's, from phases over K.
-    fn selectors<S: Slots>(
-        &self,
-        slots: &mut S,
-        t: &S::Value,
-        part: Part,
-    ) -> Result<[Vec<S::Value>; 2], S::Error> {
-        let below = self.to_coefficients.len();
-        let mut selected = raw_selectors(slots, t, &self.shape, part, below)?;
-        for (digit, (cleanings, level)) in selected.iter_mut().zip(self.shape.cleanings_of(part)) {
-            clean_down(slots, digit, cleanings, below + level)?;
-        }
-        Ok(selected)
     }
 
     /// The digits of a column's messages.
@@ -353,6 +446,30 @@ impl WidePipeline {
         self.pair(slots, &high, &low)
     }
 
+    /// The digits of a column's messages in the rows alone in which another column has 1, and not 0: every table of them has 0 in the other rows. Messages of that
+    /// column have one bit, so that only its owner knows which rows these are. Nothing where no digit has a level for it ([`WideShape::masked_digit`]).
+    ///
+    /// # Errors
+    /// Those of the arithmetic.
+    pub fn digits_where<S: ColumnSlots>(
+        &self,
+        slots: &mut S,
+        column: &S::Value,
+        kept: &S::Value,
+    ) -> Result<Option<WideDigits<S::Value>>, S::Error> {
+        let Some(digit) = self.shape.masked_digit() else {
+            return Ok(None);
+        };
+        let bit = self.run_pass(slots, kept, &self.shape.mask_pass(digit))?;
+        let [mut high, mut low] = self.parts_for(slots, column, Some(digit))?;
+        let apart = match digit.part {
+            Part::High => &mut high,
+            Part::Low => &mut low,
+        };
+        apart.mask(slots, digit, &bit)?;
+        self.pair(slots, &high, &low).map(Some)
+    }
+
     /// The selectors of both parts of a column's messages, the high one first.
     ///
     /// # Errors
@@ -362,11 +479,21 @@ impl WidePipeline {
         slots: &mut S,
         column: &S::Value,
     ) -> Result<[Apart<S::Value>; 2], S::Error> {
+        self.parts_for(slots, column, None)
+    }
+
+    /// The same where a digit is to be masked.
+    fn parts_for<S: ColumnSlots>(
+        &self,
+        slots: &mut S,
+        column: &S::Value,
+        masked: Option<Digit>,
+    ) -> Result<[Apart<S::Value>; 2], S::Error> {
         let above = slots.affine(column, 1 << self.shape.high.bits(), Complex::ZERO)?;
-        let low = self.take_apart(slots, &above, Part::Low)?;
+        let low = self.run_pass(slots, &above, &self.shape.pass(Part::Low, masked))?;
         let taken = self.column_of(slots, &low, Part::Low)?;
         let rest = slots.sub(column, &taken)?;
-        let high = self.take_apart(slots, &rest, Part::High)?;
+        let high = self.run_pass(slots, &rest, &self.shape.pass(Part::High, masked))?;
         Ok([high, low])
     }
 
@@ -478,31 +605,6 @@ impl WidePipeline {
     ) -> Result<S::Value, S::Error> {
         let value = self.values(slots, digits, table)?;
         masked(slots, &self.to_coefficients, value, mask)
-    }
-
-    /// The same for the rows alone in which another column has 1, and not 0; the other rows are 0. That column has messages of the low part's bits and
-    /// was taken apart as one ([`WidePipeline::take_apart`]), so that only its owner knows which rows these are. Needs a spare level.
-    ///
-    /// # Errors
-    /// Those of the arithmetic.
-    ///
-    /// # Panics
-    /// As [`WidePipeline::look_up`].
-    pub fn look_up_where<S: LinearSlots>(
-        &self,
-        slots: &mut S,
-        digits: &WideDigits<S::Value>,
-        table: &Table,
-        mask: &Apart<S::Value>,
-    ) -> Result<S::Value, S::Error> {
-        let value = self.values(slots, digits, table)?;
-        // As in `masked`, twice as large.
-        let [real, imaginary] = [0, 1].map(|half: usize| &mask.early[half][1]);
-        let straight = slots.add(real, imaginary)?;
-        let turned = slots.sub(real, imaginary)?;
-        let conjugate = slots.conjugate(&value)?;
-        let kept = slots.products(&[(&straight, &value), (&turned, &conjugate)])?;
-        self.back_times(slots, &kept, 0.5)
     }
 
     /// Slots to coefficients, from the level of the stages on.
@@ -717,23 +819,38 @@ fn below<S: Slots>(
     }
 }
 
-/// The selectors of a part's digits, not cleaned, from phases over K: the late digit's, none where there is no such digit, and the early one's. They
-/// are at the levels from which [`clean_down`] cleans them, where `below` stages follow.
+/// The late digit's selectors, none where there is no such digit, and the early one's, from phases over K, where `below` stages follow.
+///
+/// # Errors
+/// Those of the arithmetic.
+pub fn selectors<S: Slots>(
+    slots: &mut S,
+    t: &S::Value,
+    pass: &Pass,
+    below: usize,
+) -> Result<[Vec<S::Value>; 2], S::Error> {
+    let mut selected = raw_selectors(slots, t, pass, below)?;
+    for (digit, (cleanings, level)) in selected.iter_mut().zip(pass.uses) {
+        clean_down(slots, digit, cleanings, below + level)?;
+    }
+    Ok(selected)
+}
+
+/// The same, not cleaned, at the levels from which [`clean_down`] cleans them.
 ///
 /// # Errors
 /// Those of the arithmetic.
 pub fn raw_selectors<S: Slots>(
     slots: &mut S,
     t: &S::Value,
-    shape: &WideShape,
-    part: Part,
+    pass: &Pass,
     below: usize,
 ) -> Result<[Vec<S::Value>; 2], S::Error> {
-    let digits = shape.digits(part);
-    let levels = shape
-        .cleanings_of(part)
+    let digits = pass.digits;
+    let levels = pass
+        .uses
         .map(|(cleanings, level)| below + level + 2 * cleanings as usize);
-    let z = table::exponential(slots, t, &shape.exponential)?;
+    let z = table::exponential(slots, t, &pass.exponential)?;
     if digits.low() == 0 {
         let powers = table::root_powers(slots, &z, digits.high())?;
         let early = table::selectors(slots, &powers, levels[1])?;

@@ -26,7 +26,10 @@ use crate::search::{
     matrix_switches, transforms,
 };
 use crate::table::{Digits, Exponential, Table};
-use crate::wide::{Apart, Part, WidePipeline, WideShape, clean_down, raw_selectors};
+use crate::wide::{
+    Apart, Digit, Part, Pass, WidePipeline, WideShape, clean_down, late_bits, raw_selectors,
+    selectors,
+};
 
 /// Key switches of a baby step in the mean, where the steps of a matrix are made one after the other: of eight, the first has none.
 const LEAN_SWITCHES: f64 = 3.5;
@@ -110,8 +113,14 @@ pub struct WideNoise {
 pub enum RowMask {
     /// Booleans in the clear ([`WidePipeline::look_up_rows`]).
     Clear,
-    /// The messages 0 and 1 of a column with noise of this standard deviation, in turns ([`WidePipeline::look_up_where`]).
+    /// The bits of a column with noise of this standard deviation, in turns ([`WidePipeline::digits_where`]).
     Encrypted(f64),
+}
+
+/// A mask's bit, and the digit that it goes to.
+struct MaskNoise {
+    digit: Digit,
+    bit: PartNoise,
 }
 
 /// Noise of a part's cleaned selectors.
@@ -187,11 +196,11 @@ impl WideCandidate {
         self.ladder().noise()
     }
 
-    fn maps(&self, part: Part) -> Maps {
+    fn maps(&self, pass: &Pass) -> Maps {
         Maps {
             degree: self.degree,
             stages: self.stages,
-            top: self.top(part),
+            top: 2 * self.stages + pass.levels(),
             bound: self.shape.exponential.bound(),
             noise: self.noise_by_level(),
             ladder: self.ladder(),
@@ -241,16 +250,25 @@ impl WideCandidate {
         Some(self.stated(noise.output, noise.bias))
     }
 
-    /// The same for a table of two columns ([`WidePipeline::digits_of_two`]) with noise of these standard deviations, the high part's first.
+    /// The same for a table of two columns ([`WidePipeline::digits_of_two`]) with noise of these standard deviations, the high part's first, in all rows or in
+    /// those of a mask in the clear.
     #[must_use]
-    pub fn table_noise_of_two(&self, [high, low]: [f64; 2]) -> Option<TableNoise> {
+    pub fn table_noise_of_two(
+        &self,
+        [high, low]: [f64; 2],
+        to_some_rows: bool,
+    ) -> Option<TableNoise> {
         let part = |part: Part, input: f64| {
-            let phases = self.maps(part).phases(input);
-            self.part(part, phases, TAIL * input).ok()
+            let pass = self.shape.pass(part, None);
+            let phases = self.maps(&pass).phases(input);
+            self.part(&pass, phases, TAIL * input).ok()
         };
         let parts = [part(Part::High, high)?, part(Part::Low, low)?];
         let values = self.values(parts.each_ref());
-        let output = self.maps(Part::High).coefficients(values);
+        let output = match to_some_rows {
+            true => self.masked_coefficients(values),
+            false => self.coefficients(values),
+        };
         Some(self.stated(output, bias_of(parts.each_ref())))
     }
 
@@ -263,43 +281,45 @@ impl WideCandidate {
         }
     }
 
-    /// The same for the rows of a mask; nothing where the pipeline lacks levels, as it does for an encrypted mask without a spare one.
+    /// The same for the rows of a mask; nothing where the pipeline lacks levels, as it does for an encrypted mask where no digit has one
+    /// ([`WideShape::masked_digit`]).
     #[must_use]
     pub fn table_noise_masked(&self, input: f64, mask: RowMask) -> Option<TableNoise> {
-        let mut noise = self.noise(input, TAIL * input).ok()?;
-        let mut before = f64::NEG_INFINITY;
+        let shift = TAIL * input;
         match mask {
             RowMask::Clear => {
-                noise.output = self.maps(Part::High).masked_coefficients(noise.values)
+                let noise = self.noise(input, shift).ok()?;
+                let output = self.masked_coefficients(noise.values);
+                Some(self.stated(output, noise.bias))
             }
             RowMask::Encrypted(deviation) => {
-                let level = self.stages + self.shape.spare.checked_sub(1)?;
-                let by_level = self.noise_by_level();
-                let phases = self.maps(Part::Low).phases(deviation);
-                let own = self.part(Part::Low, phases, TAIL * deviation).ok()?;
-                // A selector is one of the weighted sums. Its imaginary part has as much noise as its real one, and both halves are multiplied by values of at
-                // most 1. Of the conjugate counts half at most, and of the product, which is twice as large, half as well.
-                let [_, early] = own.digits;
-                noise.values += 4.0 * early
-                    + by_level.at(level + 1).key_switch / 4.0
-                    + by_level.at(level).rescale / 4.0
-                    + by_level.at(self.stages).rescale;
-                noise.output = self.maps(Part::High).coefficients(noise.values);
-                noise.bias = (1.0 + noise.bias) * (1.0 + own.bias) - 1.0;
-                // Real parts and imaginary ones of the mask's selectors.
-                let bits = match self.shape.low.low() {
-                    0 => self.shape.low.high(),
-                    low => low,
-                };
-                let selectors = 2.0 * f64::from(1 << bits);
-                before = (selectors * self.degree as f64).log2() + log2_tail(TAIL, 1.0);
+                let digit = self.shape.masked_digit()?;
+                let pass = self.shape.mask_pass(digit);
+                let phases = self.maps(&pass).phases(deviation);
+                let bit = self.part(&pass, phases, TAIL * deviation).ok()?;
+                let mask = MaskNoise { digit, bit };
+                let noise = self.noise_of(input, shift, Some(&mask)).ok()?;
+                let stated = self.stated(noise.output, noise.bias);
+                // Real parts and imaginary ones of the bit's two selectors.
+                let before = (4.0 * self.degree as f64).log2() + log2_tail(TAIL, 1.0);
+                Some(TableNoise {
+                    log2_failure: log2_add(stated.log2_failure, before).min(0.0),
+                    ..stated
+                })
             }
         }
-        let stated = self.stated(noise.output, noise.bias);
-        Some(TableNoise {
-            log2_failure: log2_add(stated.log2_failure, before).min(0.0),
-            ..stated
-        })
+    }
+
+    /// Variance of a coefficient of the result, for slots of this variance.
+    fn coefficients(&self, values: f64) -> f64 {
+        let maps = self.maps(&self.shape.pass(Part::High, None));
+        maps.coefficients(values)
+    }
+
+    /// The same in the rows of a mask in the clear.
+    fn masked_coefficients(&self, values: f64) -> f64 {
+        let maps = self.maps(&self.shape.pass(Part::High, None));
+        maps.masked_coefficients(values)
     }
 
     fn log2_failure(&self, output: f64, bias: f64) -> f64 {
@@ -321,24 +341,42 @@ impl WideCandidate {
     /// # Errors
     /// [`NoLevel`] for a shape whose levels do not do.
     pub fn noise(&self, input: f64, shift: f64) -> Result<WideNoise, NoLevel> {
+        self.noise_of(input, shift, None)
+    }
+
+    /// The same where a mask's bit goes to a digit.
+    fn noise_of(
+        &self,
+        input: f64,
+        shift: f64,
+        mask: Option<&MaskNoise>,
+    ) -> Result<WideNoise, NoLevel> {
         let noise = self.noise_by_level();
         let high_unit = (-f64::from(self.shape.high.bits())).exp2();
-        let low_phases = self.maps(Part::Low).phases(input / high_unit);
-        let low = self.part(Part::Low, low_phases, shift / high_unit)?;
+        let masked = mask.map(|mask| mask.digit);
+        let pass = self.shape.pass(Part::Low, masked);
+        let low_phases = self.maps(&pass).phases(input / high_unit);
+        let mut low = self.part(&pass, low_phases, shift / high_unit)?;
         // Both halves are weighted with values below 2^-h, and join.
         let level = self.stages;
         let sum: f64 = low.digits.iter().sum();
         let weighted = 2.0 * (sum * high_unit * high_unit + noise.at(level).rescale);
-        let low_column = self.maps(Part::Low).coefficients(weighted);
+        let low_column = self.coefficients(weighted);
         let shift = shift + low.bias * high_unit;
 
-        let high_phases = self
-            .maps(Part::High)
-            .phases((input * input + low_column).sqrt());
-        let high = self.part(Part::High, high_phases, shift)?;
+        let pass = self.shape.pass(Part::High, masked);
+        let high_phases = self.maps(&pass).phases((input * input + low_column).sqrt());
+        let mut high = self.part(&pass, high_phases, shift)?;
 
+        if let Some(mask) = mask {
+            let part = match mask.digit.part {
+                Part::High => &mut high,
+                Part::Low => &mut low,
+            };
+            self.mask(part, mask);
+        }
         let values = self.values([&high, &low]);
-        let output = self.maps(Part::High).coefficients(values);
+        let output = self.coefficients(values);
         let bias = bias_of([&high, &low]);
         Ok(WideNoise {
             low_phases,
@@ -348,6 +386,25 @@ impl WideCandidate {
             output,
             bias,
         })
+    }
+
+    /// Adds to the noise of a part what a mask's bit makes of it: its own noise once, as one selector is 1, in its real part and in its imaginary one, which
+    /// meet values of both halves; and a rounding for each product.
+    fn mask(&self, part: &mut PartNoise, mask: &MaskNoise) {
+        let Digit {
+            part: which,
+            is_late,
+        } = mask.digit;
+        let digits = self.shape.digits(which);
+        let (place, bits) = match is_late {
+            true => (0, digits.high()),
+            false => (1, digits.bits() - late_bits(digits)),
+        };
+        let level = self.stages + self.shape.pass(which, None).uses[place].1;
+        let rounded = f64::from(1 << bits) * self.noise_by_level().at(level).rescale;
+        let [_, bit] = mask.bit.digits;
+        part.digits[place] += 2.0 * bit + rounded;
+        part.bias = (1.0 + part.bias) * (1.0 + mask.bit.bias) - 1.0;
     }
 
     /// E|e|² of a slot of a table's values, at most, from the selectors of its parts.
@@ -374,20 +431,15 @@ impl WideCandidate {
 
     /// Bits of all late digits.
     fn late_bits(&self) -> u32 {
-        let late = |digits: Digits| match digits.low() {
-            0 => 0,
-            _ => digits.high(),
-        };
-        late(self.shape.high) + late(self.shape.low)
+        late_bits(self.shape.high) + late_bits(self.shape.low)
     }
 
-    /// The noise of a part's selectors, for phases over K of a variance that are off by `shift` turns as well.
-    fn part(&self, part: Part, phases: f64, shift: f64) -> Result<PartNoise, NoLevel> {
-        let shape = &self.shape;
-        let digits = shape.digits(part);
+    /// The noise of a pass's selectors, for phases over K of a variance that are off by `shift` turns as well.
+    fn part(&self, pass: &Pass, phases: f64, shift: f64) -> Result<PartNoise, NoLevel> {
+        let digits = pass.digits;
         let (all, low) = (1usize << digits.bits(), digits.low());
         // As in `search`: digits that differ, each at another integer.
-        let bound = shape.exponential.bound();
+        let bound = pass.exponential.bound();
         let points: Vec<f64> = (0..16)
             .map(|i| {
                 let message = ((i * 5 % 16) << low | (i * 3 + 1) & ((1 << low) - 1)) % all;
@@ -397,14 +449,21 @@ impl WideCandidate {
             .collect();
         let tails: Vec<f64> = points.iter().map(|t| tail_at(t * bound)).collect();
         let mut formula = Formula::new(self.noise_by_level());
-        let t = formula.input(self.top(part) - self.stages, &points, phases);
-        let mut selected = raw_selectors(&mut formula, &t, shape, part, self.stages)?;
-        let exponential = shape.exponential.error() * f64::from(1 << digits.high());
+        let t = formula.input(self.stages + pass.levels(), &points, phases);
+        let mut selected = raw_selectors(&mut formula, &t, pass, self.stages)?;
+        let exponential = pass.exponential.error() * f64::from(1 << digits.high());
+        // A bit is half of 1 - cos 2πx, flat at both its values: there phases count by their squares.
+        let second_order = |tail: f64| match digits.bits() {
+            1 => {
+                let turns = tail * phases.sqrt() * bound + shift;
+                (std::f64::consts::PI * turns).powi(2)
+            }
+            _ => 0.0,
+        };
         let mut bias = 0.0;
         let mut variances = [0.0; 2];
-        let cleanings = shape.cleanings_of(part);
         for ((digit, (cleanings, level)), variance) in
-            selected.iter_mut().zip(cleanings).zip(&mut variances)
+            selected.iter_mut().zip(pass.uses).zip(&mut variances)
         {
             let mut sums = vec![0.0; points.len()];
             for selector in digit.iter() {
@@ -416,6 +475,7 @@ impl WideCandidate {
                     // A polynomial of degree n/2 that is at most 1 has a slope of at most n/2 (Bernstein).
                     let off = tails[point] * variances[point].sqrt()
                         + (slopes[point] * shift / bound).abs()
+                        + second_order(tails[point])
                         + exponential * digit_size(digits) / 2.0;
                     *sum += (0..cleanings).fold(off, |e, _| 3.0 * e * e + 2.0 * e * e * e);
                 }
@@ -444,27 +504,14 @@ impl WideCandidate {
             slots: vec![Complex::ZERO],
         };
         let mut apart = |part: Part| -> Result<Apart<Vector>, NoLevel> {
-            let mut half = || {
-                let mut selected =
-                    raw_selectors(&mut model, &t(part), &self.shape, part, self.stages)?;
-                for (digit, (cleanings, level)) in
-                    selected.iter_mut().zip(self.shape.cleanings_of(part))
-                {
-                    clean_down(&mut model, digit, cleanings, self.stages + level)?;
-                }
-                Ok::<_, NoLevel>(selected)
-            };
+            let pass = self.shape.pass(part, None);
+            let mut half = || selectors(&mut model, &t(part), &pass, self.stages);
             Ok(Apart::new([half()?, half()?]))
         };
         let (high, low) = (apart(Part::High)?, apart(Part::Low)?);
         // Matrices stand for themselves below: on one slot they would do nothing.
         let pipeline = WidePipeline::without_matrices(self.shape, self.stages);
         let digits = pipeline.pair(&mut model, &high, &low)?;
-        let switches = |model: &Model| -> Vec<(usize, usize)> {
-            let all = model.ledger().iter();
-            let own = all.filter(|((which, _), _)| *which == Operation::KeySwitch);
-            own.map(|((_, level), count)| (*level, *count)).collect()
-        };
         let mut first = switches(&model);
         let mut model = Model::new(OperationNoise::default(), 0);
         pipeline.values(&mut model, &digits, &table)?;
@@ -481,15 +528,50 @@ impl WideCandidate {
             first.push((self.top(part) - self.stages, 1));
         }
         first.extend(&further);
-        let cost = |switches: &[(usize, usize)]| {
-            let (key_switches, transforms) = transforms(switches, self.special, self.digit_limbs);
-            Cost {
-                key_switches,
-                transforms,
-            }
-        };
-        Ok((cost(&first), cost(&further)))
+        Ok((self.cost(&first), self.cost(&further)))
     }
+
+    fn cost(&self, switches: &[(usize, usize)]) -> Cost {
+        let (key_switches, transforms) = transforms(switches, self.special, self.digit_limbs);
+        Cost {
+            key_switches,
+            transforms,
+        }
+    }
+
+    /// What an encrypted mask costs beside the digits of a column, whatever the tables; nothing where no digit has a level for it.
+    #[must_use]
+    pub fn mask_cost(&self) -> Option<Cost> {
+        let digit = self.shape.masked_digit()?;
+        let pass = self.shape.mask_pass(digit);
+        let mut model = Model::new(OperationNoise::default(), 0);
+        let phases = |pass: &Pass| Vector {
+            level: self.stages + pass.levels(),
+            slots: vec![Complex::ZERO],
+        };
+        let apart = |model: &mut Model, pass: &Pass| {
+            let mut half = || selectors(model, &phases(pass), pass, self.stages);
+            Ok::<_, NoLevel>(Apart::new([half()?, half()?]))
+        };
+        let bit = apart(&mut model, &pass).ok()?;
+        let own = self.shape.pass(digit.part, Some(digit));
+        // What makes the selectors of the digit is none of the mask's cost.
+        let mut masked = apart(&mut Model::new(OperationNoise::default(), 0), &own).ok()?;
+        masked.mask(&mut model, digit, &bit).ok()?;
+        let mut all = switches(&model);
+        let top = 2 * self.stages + pass.levels();
+        let steps = matrix_switches(self.degree, self.stages);
+        all.extend((0..self.stages).map(|stage| (top - stage, steps)));
+        all.push((top - self.stages, 1));
+        Some(self.cost(&all))
+    }
+}
+
+/// Key switches of a model, by level.
+fn switches(model: &Model) -> Vec<(usize, usize)> {
+    let all = model.ledger().iter();
+    let own = all.filter(|((which, _), _)| *which == Operation::KeySwitch);
+    own.map(|((_, level), count)| (*level, *count)).collect()
 }
 
 /// Standard deviations beyond which noise counts as a failure at phases from x on: as many as make the probability of both at once that of

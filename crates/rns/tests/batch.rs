@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use toroid_rns::batch::{Batch, Step, Turns, key_bytes, write_keys};
 use toroid_rns::modulus_switch::{body_variance, pair_variance};
@@ -107,6 +108,24 @@ fn programs_on_columns_give_what_an_interpreter_gives() {
     let found = store(SET, &value, &secret, rows as usize).decrypt(&secret);
     assert_eq!(found.unwrap(), expected);
 
+    // Functions and a constant in some rows alone: the others have 0, or what they had.
+    let kept: Vec<bool> = (0..SET.rows()).map(|row| row % 3 == 1).collect();
+    let kept: Arc<[bool]> = kept.into();
+    let in_rows = |step: Step| Step::InRows(Arc::clone(&kept), Box::new(step));
+    let steps = [
+        Step::Input(0),
+        in_rows(Step::Tables(0, vec![table(&f), table(&g)])),
+        Step::Add(1, 2),
+        in_rows(Step::AddConstant(3, 3, 4)),
+    ];
+    let value = batch.run(&[&columns[0]], &steps, 4, &turns).unwrap();
+    let found = store(SET, &value, &secret, rows as usize).decrypt(&secret);
+    let expected = x.iter().zip(&*kept).map(|(&x, &kept)| match kept {
+        true => (f(x) + g(x) + 3) % 16,
+        false => 0,
+    });
+    assert_eq!(found.unwrap(), expected.collect::<Vec<_>>());
+
     // What is no program, other keys, and the end.
     let run = |steps: &[Step], input: &StoredColumn, output| {
         let error = batch.run(&[input], steps, output, &turns).unwrap_err();
@@ -120,6 +139,16 @@ fn programs_on_columns_give_what_an_interpreter_gives() {
     assert!(run(&steps, &columns[0], 1).contains("8 values"));
     let of_two = [Step::Input(0), Step::TablesOfTwo([0, 0], vec![table(&f)])];
     assert!(run(&of_two, &columns[0], 1).contains("tiny-ring has none"));
+    let no_rows = |step: Step| {
+        [
+            Step::Input(0),
+            Step::InRows(Arc::new([true]), Box::new(step)),
+        ]
+    };
+    let step = Step::Tables(0, vec![table(&f)]);
+    assert!(run(&no_rows(step), &columns[0], 1).contains("among 1 rows, not 256"));
+    let step = in_rows(Step::Multiply(0, 2));
+    assert!(run(&[Step::Input(0), step], &columns[0], 1).contains("none of tables"));
     let theirs = encrypt(SET, &other, &x, &mut rng);
     assert!(run(&[Step::Input(0)], &theirs, 0).contains("another key"));
     turns.0.cancel();

@@ -13,7 +13,7 @@ use toroid_rns::params::RnsParams;
 use toroid_rns::search::{LOG2_FAILURE, largest_modulus};
 use toroid_rns::slots::{ColumnSlots, LinearSlots, Slots};
 use toroid_rns::table::{self, Digits, Exponential, Table, TableError};
-use toroid_rns::wide::{Part, WidePipeline, WideShape};
+use toroid_rns::wide::{Digit, Part, WidePipeline, WideShape};
 use toroid_rns::wide_search::{RowMask, WideCandidate, search};
 use toroid_rns::{Ciphertext, SecretKey};
 use toroid_task::Progress;
@@ -223,6 +223,32 @@ fn tables_of_sixteen_bits_on_ciphertexts() {
         let ratio = deviation / stated.output_deviation;
         assert!((0.05..1.0).contains(&ratio), "{ratio}");
     }
+
+    // The rows of an encrypted mask, on numbers of all bits.
+    let mask: Vec<u32> = (0..messages.len() as u32).map(|k| k * k % 3 % 2).collect();
+    let of_mask = bench.encrypt(1, &mask);
+    let fresh = RnsParams::SIGMA / 44f64.exp2();
+    let masked = RowMask::Encrypted(fresh);
+    let stated = bench.candidate.table_noise_masked(fresh, masked).unwrap();
+    let mut evaluator = bench.evaluator();
+    let digits = bench
+        .pipeline
+        .digits_where(&mut evaluator, &column, &of_mask)
+        .unwrap()
+        .unwrap();
+    for seed in 0..2 {
+        let table = random_table(16, 16, seed);
+        let out = bench
+            .pipeline
+            .look_up(&mut evaluator, &digits, &table)
+            .unwrap();
+        let (found, deviation) = bench.decrypt(16, &out);
+        let right = messages.iter().zip(&mask);
+        let right = right.map(|(&m, &kept)| kept * table.values()[m as usize]);
+        assert!(found == right.collect::<Vec<_>>(), "{seed}");
+        let ratio = deviation / stated.deviation;
+        assert!((0.05..1.0).contains(&ratio), "{ratio}");
+    }
 }
 
 /// A shape of two columns' messages.
@@ -328,11 +354,27 @@ fn tables_of_one_and_of_two_columns_in_the_model() {
 fn encrypted_masks_in_the_model() {
     let degree = 1 << 9;
     let embedding = Embedding::new(degree);
-    for bits in [9, 12, 16] {
-        let shape = WideShape {
-            spare: 1,
-            ..wide(bits)
-        };
+    let late = |part| {
+        Some(Digit {
+            part,
+            is_late: true,
+        })
+    };
+    let early = |part| {
+        Some(Digit {
+            part,
+            is_late: false,
+        })
+    };
+    let shapes = [
+        (wide(9), early(Part::Low)),
+        (wide(12), early(Part::Low)),
+        (wide(16), late(Part::High)),
+        (pair((4, 0), (3, 2)), early(Part::High)),
+    ];
+    for (shape, digit) in shapes {
+        assert_eq!(shape.masked_digit(), digit);
+        let bits = shape.bits();
         let candidate = candidate(degree, shape);
         let pipeline = WidePipeline::new(&embedding, shape, candidate.stages);
         let mut model = Model::new(candidate.noise_by_level(), 8);
@@ -342,35 +384,65 @@ fn encrypted_masks_in_the_model() {
         // All four cases of a slot's two rows.
         let mask: Vec<u32> = (0..degree as u32).map(|k| (k >> (k / 256)) & 1).collect();
         let column = model_column(&embedding, bits, &messages, 1e-9);
-        let of_mask = model_column(&embedding, shape.low.bits(), &mask, 1e-7);
-        let digits = pipeline.digits(&mut model, &column).unwrap();
-        let of_mask = pipeline
-            .take_apart(&mut model, &of_mask, Part::Low)
+        let of_mask = model_column(&embedding, 1, &mask, 1e-7);
+        let digits = pipeline
+            .digits_where(&mut model, &column, &of_mask)
+            .unwrap()
             .unwrap();
-        let table = random_table(bits, 16, 5);
-        let out = pipeline
-            .look_up_where(&mut model, &digits, &table, &of_mask)
-            .unwrap();
-        let right = messages.iter().zip(&mask);
-        let right = right.map(|(&m, &kept)| kept * table.values()[m as usize]);
-        assert!(
-            model_messages(&embedding, 16, &out) == right.collect::<Vec<_>>(),
-            "{bits} bits"
-        );
-        // An encrypted mask costs noise, and needs the spare level.
+        for seed in 5..7 {
+            let table = random_table(bits, 16, seed);
+            let out = pipeline.look_up(&mut model, &digits, &table).unwrap();
+            let right = messages.iter().zip(&mask);
+            let right = right.map(|(&m, &kept)| kept * table.values()[m as usize]);
+            assert!(
+                model_messages(&embedding, 16, &out) == right.collect::<Vec<_>>(),
+                "{bits} bits"
+            );
+        }
+        // An encrypted mask costs noise.
         let noise = |mask| candidate.table_noise_masked(1e-9, mask).unwrap();
         let (clear, encrypted) = (noise(RowMask::Clear), noise(RowMask::Encrypted(1e-7)));
         let plain = candidate.table_noise(1e-9).unwrap();
         assert!(plain.deviation < clear.deviation && plain.deviation < encrypted.deviation);
         assert!(plain.log2_failure <= encrypted.log2_failure);
-        let without = WideCandidate {
-            shape: wide(bits),
-            ..candidate
+        // One whose bits nobody can tell.
+        let lost = RowMask::Encrypted(0.03);
+        let lost = candidate.table_noise_masked(1e-9, lost).unwrap();
+        assert!(lost.log2_failure > -1.0);
+    }
+    // Two digits that are needed as soon as they are there.
+    let full = pair((4, 0), (4, 0));
+    assert_eq!(full.masked_digit(), None);
+    let encrypted = RowMask::Encrypted(1e-7);
+    assert_eq!(
+        candidate(degree, full).table_noise_masked(1e-9, encrypted),
+        None
+    );
+}
+
+/// The rings have a level for encrypted masks as they are, and the noise stays within what a batch bears, on columns at rest.
+#[test]
+fn encrypted_masks_take_no_more_levels() {
+    for (bits, costs) in [(12, [119, 13264]), (16, [119, 12095])] {
+        let (candidate, judgement) = search(1 << 16, bits, bits).unwrap();
+        let digit = candidate.shape.masked_digit().unwrap();
+        let pass = candidate.shape.pass(digit.part, Some(digit));
+        assert!(2 * candidate.stages + pass.levels() < judgement.limbs);
+        let pass = candidate.shape.mask_pass(digit);
+        assert!(2 * candidate.stages + pass.levels() < judgement.limbs);
+        let input = 4.0 * judgement.output_deviation;
+        let noise = |mask| {
+            candidate
+                .table_noise_masked(input, RowMask::Encrypted(mask))
+                .unwrap()
         };
-        assert_eq!(
-            without.table_noise_masked(1e-9, RowMask::Encrypted(1e-7)),
-            None
-        );
+        // A mask with as much noise as the numbers, and one with far more.
+        for mask in [input, 2f64.powi(-13)] {
+            let masked = noise(mask);
+            assert!(masked.log2_failure <= LOG2_FAILURE, "{bits}: {masked:?}");
+        }
+        let cost = candidate.mask_cost().unwrap();
+        assert_eq!([cost.key_switches, cost.transforms], costs);
     }
 }
 
@@ -437,7 +509,7 @@ fn pairs_masks_and_comparisons_on_ciphertexts() {
     let (column, other_column) = (bench.encrypt(9, &message), bench.encrypt(9, &other));
     let mask: Vec<bool> = (0..message.len()).map(|k| k % 3 == 1).collect();
     let bits: Vec<u32> = mask.iter().copied().map(u32::from).collect();
-    let encrypted_mask = bench.encrypt(4, &bits);
+    let encrypted_mask = bench.encrypt(1, &bits);
     let mut evaluator = bench.evaluator();
     let pipeline = &bench.pipeline;
     let table = random_table(9, 12, 4);
@@ -466,12 +538,11 @@ fn pairs_masks_and_comparisons_on_ciphertexts() {
     };
     assert!(masked(&out, RowMask::Clear) == kept);
     // The same rows by a mask that nobody reads.
-    let of_mask = pipeline
-        .take_apart(&mut evaluator, &encrypted_mask, Part::Low)
+    let digits = pipeline
+        .digits_where(&mut evaluator, &column, &encrypted_mask)
+        .unwrap()
         .unwrap();
-    let out = pipeline
-        .look_up_where(&mut evaluator, &digits, &table, &of_mask)
-        .unwrap();
+    let out = pipeline.look_up(&mut evaluator, &digits, &table).unwrap();
     assert!(masked(&out, RowMask::Encrypted(fresh)) == kept);
 
     let x = pipeline.parts(&mut evaluator, &column).unwrap();

@@ -297,6 +297,7 @@ impl Bridge {
             set,
             inputs: &columns,
             form,
+            kept: None,
         };
         let rows = columns.iter().map(|input| input.operand.rows());
         let rows = rows.max().unwrap_or(1) as u64;

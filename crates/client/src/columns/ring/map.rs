@@ -603,6 +603,7 @@ impl Session {
                 inputs: &inputs,
                 functions,
                 form: form_of(parts.form),
+                leaves_out: false,
             };
             forecast.facts().map_err(|error| at(error.into()))
         };
