@@ -6,7 +6,9 @@
 //! [`simd::SimdLevel`] chooses one at run time. [`prime_ntt`] and [`dft`] are the transforms over other primes, [`cyclotomic`]
 //! the rings on them.
 
+#[cfg(feature = "dft")]
 pub mod cyclotomic;
+#[cfg(feature = "dft")]
 pub mod dft;
 mod error;
 pub mod fft;
