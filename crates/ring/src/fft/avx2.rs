@@ -14,6 +14,8 @@ struct Lanes(__m256d, __m256d);
 
 // SAFETY of every block in this impl: the functions below are the only way here, and they require AVX2 and FMA.
 impl Simd8 for Lanes {
+    const NODE_IN_MEMORY: bool = true;
+
     #[inline(always)]
     unsafe fn load(from: *const f64) -> Self {
         // SAFETY: above, and the caller's promise.
@@ -165,6 +167,12 @@ impl Simd8 for Lanes {
     }
 
     #[inline(always)]
+    unsafe fn divide_in_place(at: Points, factors: *const f64) {
+        // SAFETY: the caller's promise.
+        unsafe { divide_in_place(at, factors) }
+    }
+
+    #[inline(always)]
     fn transpose_pairs(t: [Self; 4]) -> [Self; 4] {
         // SAFETY: above.
         unsafe {
@@ -209,7 +217,7 @@ pub(super) unsafe fn fold(
 #[target_feature(enable = "avx2,fma")]
 pub(super) unsafe fn descend(plan: &super::FftPlan, spectrum: *mut f64, leaf: impl kernel::Leaf) {
     // SAFETY: the caller's promise.
-    unsafe { kernel::descend::<Lanes>(plan, spectrum, leaf) }
+    unsafe { kernel::descend::<Lanes, _>(plan, spectrum, leaf) }
 }
 
 /// # Safety
@@ -248,4 +256,13 @@ unsafe fn pass_in_place<const UNITE: bool>(
 ) {
     // SAFETY: the caller's promise.
     unsafe { kernel::pass_in_place::<Lanes, UNITE>(pass, node, at, twiddles) }
+}
+
+/// # Safety
+/// See [`Simd8::divide_in_place`].
+#[target_feature(enable = "avx2,fma")]
+#[inline(never)]
+unsafe fn divide_in_place(at: Points, factors: *const f64) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::divide_in_place::<Lanes>(at, factors) }
 }

@@ -146,7 +146,7 @@ pub(super) unsafe fn fold(
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
 pub(super) unsafe fn descend(plan: &super::FftPlan, spectrum: *mut f64, leaf: impl kernel::Leaf) {
     // SAFETY: the caller's promise.
-    unsafe { kernel::descend::<Lanes>(plan, spectrum, leaf) }
+    unsafe { kernel::descend::<Lanes, _>(plan, spectrum, leaf) }
 }
 
 /// # Safety

@@ -33,6 +33,9 @@ pub(super) fn node_twiddles(node: Angle) -> [f64; NODE_TWIDDLES] {
 /// Eight f64. The methods of the x86 implementations may only be reached from a function that is compiled for, and
 /// runs on a processor with, the instruction set of the implementation.
 pub(super) trait Simd8: Copy {
+    /// Whether a node of points passes from the transform to what is made of it through memory. Where a processor has too few
+    /// registers for it, the points are there anyway, and the code that divides a node is needed once instead of in every [`Leaf`].
+    const NODE_IN_MEMORY: bool = false;
     /// # Safety
     /// `from` points to eight numbers.
     unsafe fn load(from: *const f64) -> Self;
@@ -77,6 +80,15 @@ pub(super) trait Simd8: Copy {
         at: Points,
         twiddles: *const f64,
     );
+    /// [`divide_node`] in place; a function of its own where nodes are in memory.
+    ///
+    /// # Safety
+    /// [`NODE`] points can be read and written at `at`; `factors` points to [`NODE_TWIDDLES`] numbers; the processor runs V.
+    #[inline(always)]
+    unsafe fn divide_in_place(at: Points, factors: *const f64) {
+        // SAFETY: the caller's promise.
+        unsafe { divide_in_place::<Self>(at, factors) }
+    }
 }
 
 /// Eight complex numbers.
@@ -606,12 +618,37 @@ unsafe fn unite_node<V: Simd8>(mut at: Points, factors: *const f64) {
     }
 }
 
-/// What becomes of a node of the spectrum, still in registers.
+/// The body of [`Simd8::divide_in_place`].
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub(super) unsafe fn divide_in_place<V: Simd8>(mut at: Points, factors: *const f64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // Of a loop over the points, the compiler would make one over a copy of them.
+        let [x0, x1, x2, x3, x4, x5, x6, x7] = divide_node::<V>(at, factors);
+        at.store(0, x0);
+        at.store(LANES, x1);
+        at.store(2 * LANES, x2);
+        at.store(3 * LANES, x3);
+        at.store(4 * LANES, x4);
+        at.store(5 * LANES, x5);
+        at.store(6 * LANES, x6);
+        at.store(7 * LANES, x7);
+    }
+}
+
+/// What becomes of a node of [`NODE`] points of the spectrum.
 pub(super) trait Leaf: Copy {
+    /// Whether it only writes the points of a node, which takes little code.
+    const KEEPS: bool = false;
+    /// Before the points of the node that begins with number `start`.
+    fn begin<V: Simd8>(self, start: usize);
     /// # Safety
-    /// `points` are the [`NODE`] points of the spectrum from number `start` on, which may be written at `at`; the
-    /// processor runs V.
-    unsafe fn ready<V: Simd8>(self, points: [Complex<V>; 8], at: Points, start: usize);
+    /// `point` are the eight points of group `group` of the node at `at`, where they may be written; it begins with number
+    /// `start` of the spectrum; the processor runs V.
+    unsafe fn ready<V: Simd8>(self, point: Complex<V>, at: Points, start: usize, group: usize);
 }
 
 /// The spectrum is the result.
@@ -619,12 +656,15 @@ pub(super) trait Leaf: Copy {
 pub(super) struct Keep;
 
 impl Leaf for Keep {
+    const KEEPS: bool = true;
+
     #[inline(always)]
-    unsafe fn ready<V: Simd8>(self, points: [Complex<V>; 8], mut at: Points, _: usize) {
-        for (group, point) in points.into_iter().enumerate() {
-            // SAFETY: the caller's promise.
-            unsafe { at.store(LANES * group, point) };
-        }
+    fn begin<V: Simd8>(self, _: usize) {}
+
+    #[inline(always)]
+    unsafe fn ready<V: Simd8>(self, point: Complex<V>, mut at: Points, _: usize, group: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { at.store(LANES * group, point) };
     }
 }
 
@@ -684,9 +724,8 @@ impl<F: Format, const ADD: bool, const COLUMNS: usize> MulAdd<F, ADD, COLUMNS> {
 
 impl<F: Format, const ADD: bool, const COLUMNS: usize> Leaf for MulAdd<F, ADD, COLUMNS> {
     #[inline(always)]
-    unsafe fn ready<V: Simd8>(self, points: [Complex<V>; 8], _: Points, start: usize) {
+    fn begin<V: Simd8>(self, start: usize) {
         let bytes = F::node_bytes(NODE, self.columns());
-        let key = self.key.wrapping_add(start / NODE * bytes);
         // What the pass at the root has not asked for, divided among the leaves.
         let nodes = self.degree / 2 / NODE;
         let asked = NODE / LANES * LINE;
@@ -697,10 +736,14 @@ impl<F: Format, const ADD: bool, const COLUMNS: usize> Leaf for MulAdd<F, ADD, C
         for line in (0..share).step_by(LINE) {
             V::prefetch(ahead.wrapping_add(line));
         }
-        for (group, point) in points.into_iter().enumerate() {
-            // SAFETY: the caller's promise, and that of whoever made `self`.
-            unsafe { self.group(point, key, NODE, start, group) };
-        }
+    }
+
+    #[inline(always)]
+    unsafe fn ready<V: Simd8>(self, point: Complex<V>, _: Points, start: usize, group: usize) {
+        let bytes = F::node_bytes(NODE, self.columns());
+        let key = self.key.wrapping_add(start / NODE * bytes);
+        // SAFETY: the caller's promise, and that of whoever made `self`.
+        unsafe { self.group(point, key, NODE, start, group) };
     }
 }
 
@@ -757,7 +800,7 @@ pub(super) unsafe fn fold<V: Simd8>(
 /// `plan` is for a degree from 128; N numbers can be read and written at `spectrum`; what `leaf` points to has the lengths
 /// that it states; the processor runs V.
 #[inline(always)]
-pub(super) unsafe fn descend<V: Simd8>(plan: &FftPlan, spectrum: *mut f64, leaf: impl Leaf) {
+pub(super) unsafe fn descend<V: Simd8, L: Leaf>(plan: &FftPlan, spectrum: *mut f64, leaf: L) {
     let twiddles = plan.twiddles.as_ptr();
     let points = Points::spectrum(spectrum);
     // SAFETY: the caller's promise, and the tables were made for N/2 points.
@@ -772,7 +815,19 @@ pub(super) unsafe fn descend<V: Simd8>(plan: &FftPlan, spectrum: *mut f64, leaf:
             }
             let factors = twiddles.add(plan.node_twiddles + block * NODE_TWIDDLES);
             let node = points.from(start);
-            leaf.ready::<V>(divide_node(node, factors), node, start);
+            if V::NODE_IN_MEMORY && !L::KEEPS {
+                V::divide_in_place(node, factors);
+                leaf.begin::<V>(start);
+                for group in 0..NODE / LANES {
+                    leaf.ready::<V>(node.load(LANES * group), node, start, group);
+                }
+            } else {
+                let points = divide_node::<V>(node, factors);
+                leaf.begin::<V>(start);
+                for (group, point) in points.into_iter().enumerate() {
+                    leaf.ready(point, node, start, group);
+                }
+            }
         }
     }
 }

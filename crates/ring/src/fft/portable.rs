@@ -19,6 +19,8 @@ impl Lanes {
 }
 
 impl Simd8 for Lanes {
+    const NODE_IN_MEMORY: bool = true;
+
     #[inline(always)]
     unsafe fn load(from: *const f64) -> Self {
         // SAFETY: the caller's promise.
@@ -105,6 +107,12 @@ impl Simd8 for Lanes {
     }
 
     #[inline(always)]
+    unsafe fn divide_in_place(at: Points, factors: *const f64) {
+        // SAFETY: the caller's promise.
+        unsafe { divide_in_place(at, factors) }
+    }
+
+    #[inline(always)]
     fn transpose_pairs(rows: [Self; 4]) -> [Self; 4] {
         let mut out = rows;
         for (j, out) in out.iter_mut().enumerate() {
@@ -133,7 +141,7 @@ pub(super) unsafe fn fold(
 /// See [`kernel::descend`].
 pub(super) unsafe fn descend(plan: &super::FftPlan, spectrum: *mut f64, leaf: impl kernel::Leaf) {
     // SAFETY: the caller's promise.
-    unsafe { kernel::descend::<Lanes>(plan, spectrum, leaf) }
+    unsafe { kernel::descend::<Lanes, _>(plan, spectrum, leaf) }
 }
 
 /// # Safety
@@ -180,4 +188,12 @@ unsafe fn pass_in_place<const UNITE: bool>(
 ) {
     // SAFETY: the caller's promise.
     unsafe { kernel::pass_in_place::<Lanes, UNITE>(pass, node, at, twiddles) }
+}
+
+/// # Safety
+/// See [`Simd8::divide_in_place`].
+#[inline(never)]
+unsafe fn divide_in_place(at: Points, factors: *const f64) {
+    // SAFETY: the caller's promise.
+    unsafe { kernel::divide_in_place::<Lanes>(at, factors) }
 }
