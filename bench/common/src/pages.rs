@@ -63,10 +63,13 @@ pub fn store(
     Ok(made)
 }
 
-/// Makes all pages of all benchmarks from the figures that are kept in `folder`.
+/// Makes all pages of all benchmarks from the figures that are kept in `folder`. A template without figures there makes none.
 pub fn render_kept(folder: &Path) -> Result<Vec<Made>, Error> {
     let mut made = Vec::new();
     for name in names()? {
+        if !folder.join(format!("{name}.json")).exists() {
+            continue;
+        }
         let rows: Json = kept(folder, &name)?;
         made.extend(render(&name, &rows, &kept(&folder.join("data"), &name)?)?);
     }
@@ -107,8 +110,8 @@ fn templates() -> Result<Vec<String>, Error> {
     Ok(all)
 }
 
-/// The benchmarks that have pages: those of the templates but for macros, which begin with `_`.
-fn names() -> Result<Vec<String>, Error> {
+/// The benchmarks that may have pages: those of the templates but for macros, which begin with `_`.
+pub fn names() -> Result<Vec<String>, Error> {
     let templates = templates()?;
     let stems = templates.iter().filter_map(|file| file.split_once('.'));
     let mut names: Vec<_> = stems

@@ -43,6 +43,8 @@ pub struct GpuOptions {
 pub struct DriverInfo {
     /// Its version: 1000·major + 10·minor.
     pub version: i32,
+    /// Whether it has no device and runs the kernels on the processor, as tests do.
+    pub simulated: bool,
     /// All devices, also those that the kernels do not run on.
     pub devices: Vec<DeviceInfo>,
 }
@@ -56,6 +58,7 @@ impl DriverInfo {
         let driver = Driver::load(options.driver.as_deref())?;
         Ok(DriverInfo {
             version: driver.version(),
+            simulated: driver.is_simulated(),
             devices: driver.devices()?,
         })
     }
@@ -128,6 +131,12 @@ impl GpuBackend {
         self.most
             .unwrap_or(by_degree.clamp(LARGE_PASS, MAX_PASS))
             .max(1)
+    }
+
+    /// Whether devices do the bootstraps of a set, else the processor.
+    #[must_use]
+    pub fn computes(&self, params: &ParamSet) -> bool {
+        !params.is_wide()
     }
 
     /// Its devices.

@@ -3,11 +3,14 @@
 //! Whoever works in a context holds it open ([`Context::enter`]). [`Device::context`] makes a lost one anew, once nobody holds it open.
 //! What a lost context held is gone: memory, streams and events of it are forgotten instead of given back, for their numbers may be
 //! those of new ones.
+//!
+//! A process has one context for each device, the primary one, which all back ends in it share ([`Primary`]). Who makes it anew does so for
+//! all: the others find that theirs is of an earlier generation, and load their kernels and keys again without another reset.
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Weak};
 
 use bytemuck::Pod;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -17,8 +20,8 @@ use crate::driver::{
     is_sticky,
 };
 use crate::error::GpuError;
+use crate::image::Image;
 use crate::twiddles;
-use crate::{PTX_80, PTX_90};
 
 /// A device and its present context.
 pub(crate) struct Device {
@@ -26,8 +29,34 @@ pub(crate) struct Device {
     info: DeviceInfo,
     /// Whether blocks wait in clusters, else by flags.
     clusters: bool,
-    gate: Arc<RwLock<()>>,
+    primary: Arc<Primary>,
     context: Mutex<Option<Arc<Context>>>,
+}
+
+/// The primary context of a device, whoever uses it in this process.
+#[derive(Default)]
+struct Primary {
+    /// Held open by who works in the context, closed while it is made anew.
+    gate: RwLock<()>,
+    /// How often it was made anew.
+    generation: AtomicU64,
+    /// Whether it is of no use any more and must be made anew.
+    failed: AtomicBool,
+}
+
+impl Primary {
+    /// That of a device of a driver.
+    fn of(driver: &Driver, ordinal: i32) -> Arc<Primary> {
+        type Known = HashMap<(usize, i32), Weak<Primary>>;
+        static ALL: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+        let mut all = ALL.lock();
+        let known = all.entry((driver.identity(), ordinal)).or_default();
+        known.upgrade().unwrap_or_else(|| {
+            let new = Arc::new(Primary::default());
+            *known = Arc::downgrade(&new);
+            new
+        })
+    }
 }
 
 /// What everything in a context refers to.
@@ -35,8 +64,8 @@ struct Shared {
     driver: Arc<Driver>,
     ordinal: i32,
     context: Handle,
-    gate: Arc<RwLock<()>>,
-    lost: AtomicBool,
+    primary: Arc<Primary>,
+    generation: u64,
 }
 
 /// A context with the kernels.
@@ -113,8 +142,8 @@ impl Device {
         Device {
             driver: Arc::clone(driver),
             clusters: clusters && info.has_clusters(),
+            primary: Primary::of(driver, info.ordinal),
             info,
-            gate: Arc::default(),
             context: Mutex::new(None),
         }
     }
@@ -126,19 +155,43 @@ impl Device {
     /// The present context, made anew where it was lost. The caller must hold none open.
     pub(crate) fn context(&self) -> Result<Arc<Context>, GpuError> {
         let mut present = self.context.lock();
-        if let Some(context) = &*present {
-            if !context.is_lost() {
-                return Ok(Arc::clone(context));
+        if let Some(context) = &*present
+            && !context.is_lost()
+        {
+            return Ok(Arc::clone(context));
+        }
+        if present.is_some() || self.primary.failed.load(Ordering::SeqCst) {
+            let _nobody_else = self.primary.gate.write();
+            // Unless another has done so.
+            if self.primary.failed.load(Ordering::SeqCst) {
+                // Where it does not come back, the calls that follow say so.
+                self.driver.reset(self.info.ordinal)?;
+                self.primary.generation.fetch_add(1, Ordering::SeqCst);
+                self.primary.failed.store(false, Ordering::SeqCst);
             }
-            let _nobody_else = self.gate.write();
-            // Where it does not come back, the calls that follow say so.
-            self.driver.reset(self.info.ordinal)?;
-            self.driver.release(self.info.ordinal)?;
-            *present = None;
+            if present.is_some() {
+                self.driver.release(self.info.ordinal)?;
+                *present = None;
+            }
         }
         let context = Context::new(self).map(Arc::new)?;
         *present = Some(Arc::clone(&context));
         Ok(context)
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // One that is not lost is released with the last of what it holds.
+        if self
+            .context
+            .get_mut()
+            .as_ref()
+            .is_some_and(|context| context.is_lost())
+        {
+            // The process may have ended the driver already.
+            let _ = self.driver.release(self.info.ordinal);
+        }
     }
 }
 
@@ -148,13 +201,18 @@ impl Shared {
         if let Err(GpuError::Call { code, .. }) = &result
             && is_sticky(*code)
         {
-            self.lost.store(true, Ordering::SeqCst);
+            // Of one that was made anew meanwhile, nothing is known.
+            if self.generation == self.primary.generation.load(Ordering::SeqCst) {
+                self.primary.failed.store(true, Ordering::SeqCst);
+            }
         }
         result
     }
 
+    /// Whether the primary context failed, by whomever, or was made anew.
     fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::SeqCst)
+        self.primary.failed.load(Ordering::SeqCst)
+            || self.generation != self.primary.generation.load(Ordering::SeqCst)
     }
 
     /// Has something given back, unless it is gone with the context.
@@ -163,7 +221,7 @@ impl Shared {
         if self.is_lost() {
             return;
         }
-        let _open = self.gate.read_recursive();
+        let _open = self.primary.gate.read_recursive();
         if !self.is_lost() {
             let entered = self.driver.enter(self.context);
             // A driver that ends with the process has given all back already.
@@ -174,7 +232,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // A lost one is released when it is made anew.
+        // A lost one is released when it is made anew, or with its device.
         if !self.is_lost() {
             // The process may have ended the driver already.
             let _ = self.driver.release(self.ordinal);
@@ -185,17 +243,25 @@ impl Drop for Shared {
 impl Context {
     fn new(device: &Device) -> Result<Context, GpuError> {
         let driver = &device.driver;
+        // Nobody makes it anew meanwhile.
+        let _open = device.primary.gate.read_recursive();
+        let generation = device.primary.generation.load(Ordering::SeqCst);
         let handle = driver.retain(device.info.ordinal)?;
         let shared = Arc::new(Shared {
             driver: Arc::clone(driver),
             ordinal: device.info.ordinal,
             context: handle,
-            gate: Arc::clone(&device.gate),
-            lost: AtomicBool::new(false),
+            generation,
+            primary: Arc::clone(&device.primary),
         });
         driver.enter(handle)?;
-        let ptx = if device.clusters { PTX_90 } else { PTX_80 };
-        let ptx = CString::new(ptx).map_err(|error| GpuError::Unsupported(error.to_string()))?;
+        let image = if device.clusters {
+            Image::Sm90
+        } else {
+            Image::Sm80
+        };
+        let ptx =
+            CString::new(image.ptx()).map_err(|error| GpuError::Unsupported(error.to_string()))?;
         let module = shared.watch(driver.load_module(&ptx))?;
         Ok(Context {
             shared,
@@ -223,7 +289,7 @@ impl Context {
 
     /// Makes it the context of this thread, until the guard is dropped; may be done again within.
     pub(crate) fn enter(&self) -> Result<Open<'_>, GpuError> {
-        let open = self.shared.gate.read_recursive();
+        let open = self.shared.primary.gate.read_recursive();
         if self.is_lost() {
             return Err(GpuError::Lost("another call failed on it"));
         }

@@ -10,12 +10,16 @@ use std::path::{Path, PathBuf};
 use libloading::Library;
 
 use crate::error::GpuError;
+use crate::image::Image;
 
 /// Names the library of the driver in place of the usual places.
 pub const DRIVER_VARIABLE: &str = "TOROID_CUDA_DRIVER";
 
 /// Where the library is looked for, in this order.
 const LIBRARIES: [&str; 2] = ["libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1"];
+
+/// A symbol of the driver without a device that tests use, and of no other.
+const SHIM: &str = "toroid_shim_configure";
 
 /// The oldest version that loads the kernels: 12.0, which has clusters and PTX 8.0.
 const OLDEST: c_int = 12_000;
@@ -38,9 +42,17 @@ const NO_DEVICE: Code = 100;
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]
 pub(crate) enum DeviceAttribute {
+    /// In kHz.
+    Clock = 13,
     Processors = 16,
+    /// In kHz; two transfers a cycle.
+    MemoryClock = 36,
+    /// In bits.
+    MemoryBus = 37,
     CapabilityMajor = 75,
     CapabilityMinor = 76,
+    /// Rate of f32 to that of f64.
+    SingleToDouble = 87,
     /// Of a block that asks for more than 48 KiB.
     SharedMemory = 97,
 }
@@ -190,6 +202,7 @@ functions! {
 pub(crate) struct Driver {
     functions: Functions,
     version: c_int,
+    simulated: bool,
     /// Holds the functions in memory.
     _library: Library,
 }
@@ -209,6 +222,12 @@ pub struct DeviceInfo {
     pub processors: u32,
     /// Bytes of shared memory that a block may ask for.
     pub shared_memory: u32,
+    /// Cycles a second of its processors; 0 where the driver does not tell, as in the two that follow.
+    pub clock: u64,
+    /// f64 multiply-adds a second that it can do at this clock.
+    pub multiply_adds: u64,
+    /// Bytes a second that its memory can give.
+    pub bandwidth: u64,
 }
 
 impl DeviceInfo {
@@ -216,6 +235,25 @@ impl DeviceInfo {
     #[must_use]
     pub fn is_supported(&self) -> bool {
         self.capability >= (8, 0)
+    }
+
+    /// The image of the kernels that it runs.
+    #[must_use]
+    pub fn image(&self) -> Option<Image> {
+        self.is_supported().then_some(if self.has_clusters() {
+            Image::Sm90
+        } else {
+            Image::Sm80
+        })
+    }
+
+    /// Why it runs no kernels, if that is so.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        let (major, minor) = self.capability;
+        (!self.is_supported()).then(|| {
+            format!("compute capability {major}.{minor} is below 8.0, which the kernels need")
+        })
     }
 
     /// Whether its blocks can form clusters.
@@ -298,16 +336,29 @@ impl Driver {
         };
         // SAFETY: a library with `cuInit` and a fitting version is the driver's.
         let functions = unsafe { Functions::of(&library) }.map_err(missing)?;
+        // SAFETY: the symbol is looked for, not used.
+        let simulated = unsafe { library.get::<*const c_void>(SHIM) }.is_ok();
         Ok(Driver {
             functions,
             version,
+            simulated,
             _library: library,
         })
+    }
+
+    /// The same for all that loaded the same library.
+    pub(crate) fn identity(&self) -> usize {
+        self.functions.context_retain as usize
     }
 
     /// 1000·major + 10·minor.
     pub(crate) fn version(&self) -> i32 {
         self.version
+    }
+
+    /// Whether it runs kernels on the processor, without a device.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.simulated
     }
 
     /// The error that a code means, if it means one.
@@ -367,17 +418,28 @@ impl Driver {
             };
             self.check("cuDeviceGetAttribute", code).map(|()| value)
         };
+        let told = |what| attribute(what).map_or(0, |value| u64::from(value.unsigned_abs()));
         let length = name.iter().position(|byte| *byte == 0);
+        let capability = (
+            attribute(DeviceAttribute::CapabilityMajor)?,
+            attribute(DeviceAttribute::CapabilityMinor)?,
+        );
+        let processors = attribute(DeviceAttribute::Processors)?.unsigned_abs();
+        let clock = 1000 * told(DeviceAttribute::Clock);
+        // f32 multiply-adds a cycle and processor: CUDA C++ programming guide, throughput of native arithmetic instructions.
+        let singles = if capability == (8, 0) { 64 } else { 128 };
+        let doubles = singles / told(DeviceAttribute::SingleToDouble).max(1);
         Ok(DeviceInfo {
             ordinal,
             name: String::from_utf8_lossy(&name[..length.unwrap_or(name.len())]).into_owned(),
-            capability: (
-                attribute(DeviceAttribute::CapabilityMajor)?,
-                attribute(DeviceAttribute::CapabilityMinor)?,
-            ),
+            capability,
             memory: memory as u64,
-            processors: attribute(DeviceAttribute::Processors)?.unsigned_abs(),
+            processors,
             shared_memory: attribute(DeviceAttribute::SharedMemory)?.unsigned_abs(),
+            clock,
+            multiply_adds: clock * u64::from(processors) * doubles,
+            bandwidth: 2000 * told(DeviceAttribute::MemoryClock) * told(DeviceAttribute::MemoryBus)
+                / 8,
         })
     }
 

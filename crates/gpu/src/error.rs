@@ -60,6 +60,28 @@ pub enum GpuError {
     Unsupported(String),
 }
 
+impl GpuError {
+    /// What would help, for errors that a machine or its driver causes.
+    #[must_use]
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            GpuError::NoDriver(_) => Some(
+                "install NVIDIA's driver 525 or newer, which comes with libcuda.so.1, or name that library in TOROID_CUDA_DRIVER; in a \
+                 container, let it see the devices (docker run --gpus all)",
+            ),
+            GpuError::OldDriver { .. } => Some("install NVIDIA's driver 525 or newer"),
+            GpuError::NoDevice(_) => Some(
+                "an A100, H100, RTX 30 or any newer GPU of NVIDIA would do, unless CUDA_VISIBLE_DEVICES hides it",
+            ),
+            GpuError::Memory { .. } => Some("end other programs that use the device"),
+            GpuError::Call { .. } | GpuError::Lost(_) => {
+                Some("see what nvidia-smi says about the device")
+            }
+            GpuError::Key(_) | GpuError::Cancelled | GpuError::Unsupported(_) => None,
+        }
+    }
+}
+
 impl From<GpuError> for BackendError {
     fn from(error: GpuError) -> BackendError {
         match error {

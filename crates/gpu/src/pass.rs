@@ -16,9 +16,9 @@ use crate::error::GpuError;
 use crate::shape::{Grouping, Rotation, Shape};
 
 /// How long a launch of steps should take: the token is looked at after each, while the next runs.
-const CHUNK_MS: f32 = 1.0;
+pub(crate) const CHUNK_MS: f32 = 1.0;
 /// Steps of the first launches, whose time says how many the others have.
-const FIRST_STEPS: u32 = 8;
+pub(crate) const FIRST_STEPS: u32 = 8;
 /// Bytes that the memory of each array is a multiple of.
 const ALIGNMENT: usize = 256;
 

@@ -155,7 +155,7 @@ impl Shape {
     }
 
     /// Sums of products in an external product.
-    fn sums(&self) -> usize {
+    pub(crate) fn sums(&self) -> usize {
         self.components() * self.halves()
     }
 

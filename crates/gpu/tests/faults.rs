@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use common::{KeyBytes, Work, backend, configure, driver, options};
+use common::{KeyBytes, Work, backend, cancel_at, configure, driver, figure, options};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::{Backend, BackendError};
 use toroid_engine::{CancelToken, Requester};
@@ -233,6 +233,72 @@ fn a_cancelled_call_ends_and_the_device_serves_others() {
     let few = work(&TINY, 1);
     let found = few.run(&gpu, &loaded, &CancelToken::new()).unwrap();
     assert!(found == expected(&keys, &few));
+}
+
+/// A launch takes about a millisecond, so no more than two of them may be on their way when a call is cancelled, and none may follow.
+#[test]
+fn a_cancelled_call_launches_no_more_steps() {
+    let Some(devices) = devices() else { return };
+    let gpu = devices.backend();
+    let loaded = keys_of(&TINY, 7).load(&gpu, &TINY);
+    for (samples, launch) in [(1, 1), (1, 3), (5, 4)] {
+        let token = CancelToken::new();
+        cancel_at(devices.driver, launch, &token);
+        assert_eq!(
+            work(&TINY, samples).run(&gpu, &loaded, &token),
+            Err(BackendError::Cancelled)
+        );
+        let launched = figure(devices.driver, "rotations");
+        assert_eq!(launched, launch.cast_signed());
+        let outstanding = figure(devices.driver, "outstanding");
+        assert!(outstanding <= 2, "{outstanding} launches on their way");
+    }
+}
+
+/// A process has one context for each device. That of a back end that ends, or fails, is the others' too.
+#[test]
+fn back_ends_on_one_device_do_not_disturb_each_other() {
+    let Some(devices) = devices() else { return };
+    let work = work(&TINY, 2);
+    let cancel = CancelToken::new();
+    let [first, second] = [30, 31].map(|seed| {
+        let (gpu, keys) = (devices.backend(), keys_of(&TINY, seed));
+        let loaded = keys.load(&gpu, &TINY);
+        (gpu, loaded, expected(&keys, &work))
+    });
+    let runs = |(gpu, keys, expected): &(GpuBackend, _, _)| {
+        work.run(gpu, keys, &cancel).unwrap() == *expected
+    };
+    // One works while others come and go.
+    thread::scope(|scope| {
+        let working = scope.spawn(|| (0..4).all(|_| runs(&first)));
+        while !working.is_finished() {
+            let gpu = devices.backend();
+            let loaded = keys_of(&TINY, 32).load(&gpu, &TINY);
+            assert!(work.run(&gpu, &loaded, &cancel).is_ok());
+        }
+        assert!(working.join().unwrap());
+    });
+    // Who finds the device lost makes it anew for both, once.
+    devices.set("fail_launch", 2);
+    assert!(work.run(&first.0, &first.1, &cancel).is_err());
+    for _ in 0..2 {
+        assert!(runs(&first));
+        assert!(runs(&second));
+    }
+    // Now the other one, whose keys go before their back end does.
+    devices.set("fail_launch", 2);
+    assert!(work.run(&second.0, &second.1, &cancel).is_err());
+    drop(second.1);
+    drop(second.0);
+    assert!(runs(&first));
+    // One that begins while the device is lost.
+    devices.set("fail_launch", 2);
+    assert!(work.run(&first.0, &first.1, &cancel).is_err());
+    let gpu = devices.backend();
+    let loaded = keys_of(&TINY, 32).load(&gpu, &TINY);
+    assert!(work.run(&gpu, &loaded, &cancel).is_ok());
+    assert!(runs(&first));
 }
 
 /// One with a single sample waits for the pass that runs, not for all that another has asked for.

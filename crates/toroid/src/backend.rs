@@ -10,7 +10,7 @@ use toroid_client::location::Location;
 use toroid_cores::engine::{Counted, RtlBackend};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::{Backend, BackendError};
-use toroid_gpu::{GpuBackend, GpuError, GpuOptions};
+use toroid_gpu::{BackendName, Chosen, GpuOptions};
 use toroid_sim::memory::Timing;
 use toroid_sim::toolchain::cache_folder;
 use toroid_task::Progress;
@@ -104,14 +104,7 @@ impl BackendArgs {
             (Name::Cpu, Some(arithmetic)) => Some(format!("--arithmetic {arithmetic}")),
             (Name::Cpu, None) => None,
         };
-        if let Some(option) = option
-            && let Some(location) = location
-            && !matches!(location, Location::Image(_))
-        {
-            return Err(usage(format!(
-                "{option} is for an image: {location} computes in an arithmetic of its own choice"
-            )));
-        }
+        refuse_elsewhere(option, location)?;
         if self.backend == Name::Rtl {
             if arithmetic == Some(ArithmeticKind::Fft) {
                 return Err(usage("--backend rtl computes by ntt, not by fft"));
@@ -132,33 +125,61 @@ impl BackendArgs {
                 return Err(usage(format!("{option} is for --backend rtl")));
             }
         }
-        let arithmetic = arithmetic.unwrap_or_default();
-        if self.backend == Name::Cpu {
-            return Ok(Computing::by(arithmetic));
-        }
-        match (gpu(arithmetic), self.backend) {
-            (Ok(backend), name) => {
-                if name == Name::Auto {
-                    let devices: Vec<_> = backend.devices().map(|device| &*device.name).collect();
-                    output.note(format!("computing on the GPU: {}", devices.join(", ")));
-                }
-                Ok(Computing {
-                    backend: Arc::new(backend),
-                    simulated: None,
-                })
-            }
-            (Err(reason), Name::Auto) => {
-                output.note(format!("computing on the processor: {reason}"));
-                Ok(Computing::by(arithmetic))
-            }
-            (Err(reason), _) => Err(anyhow!("--backend gpu: {reason}")),
-        }
+        let name = match self.backend {
+            Name::Gpu => BackendName::Gpu,
+            Name::Auto => BackendName::Auto,
+            Name::Cpu | Name::Rtl => BackendName::Cpu,
+        };
+        Computing::named(name, arithmetic.unwrap_or_default(), output)
     }
 }
 
-/// The GPUs of this machine.
-fn gpu(arithmetic: ArithmeticKind) -> Result<GpuBackend, GpuError> {
-    GpuBackend::new(arithmetic, &GpuOptions::default())
+/// Arguments of a command that computes rows, or serves.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct ComputeArgs {
+    #[command(flatten)]
+    pub arithmetic: ArithmeticArgs,
+    /// What computes: cpu, this machine's processor; gpu, NVIDIA GPUs of compute capability 8.0 or more; auto, GPUs where there are any, else
+    /// the processor. Wide functions and columns of rings stay on the processor.
+    #[arg(long, value_name = "cpu|gpu|auto")]
+    pub backend: Option<BackendName>,
+}
+
+impl ComputeArgs {
+    /// What computes on a drive. A drive that is not an image computes by itself.
+    pub fn choose(self, location: &Location, output: &Output) -> anyhow::Result<Computing> {
+        let arithmetic = self.arithmetic.chosen();
+        let name = self.backend.unwrap_or_default();
+        let option = match (name, arithmetic) {
+            (BackendName::Cpu, None) => None,
+            (BackendName::Cpu, Some(arithmetic)) => Some(format!("--arithmetic {arithmetic}")),
+            (name, _) => Some(format!("--backend {name}")),
+        };
+        refuse_elsewhere(option, Some(location))?;
+        Computing::named(name, arithmetic.unwrap_or_default(), output)
+    }
+}
+
+/// Refuses an option that is for an image where the drive is none.
+fn refuse_elsewhere(option: Option<String>, location: Option<&Location>) -> anyhow::Result<()> {
+    if let Some(option) = option
+        && let Some(location) = location
+        && !matches!(location, Location::Image(_))
+    {
+        return Err(usage(format!(
+            "{option} is for an image: {location} computes in an arithmetic of its own choice"
+        )));
+    }
+    Ok(())
+}
+
+/// The back end of a name, with what it is in one line.
+pub fn open(name: BackendName, arithmetic: ArithmeticKind) -> anyhow::Result<Chosen> {
+    name.open(arithmetic, &GpuOptions::default())
+        .map_err(|reason| {
+            let help = reason.help().map_or(String::new(), |help| format!("; {help}"));
+            anyhow!("--backend {name}: {reason}{help}. --backend auto takes the processor where no GPU computes")
+        })
 }
 
 /// What computes on an image.
@@ -170,18 +191,30 @@ pub struct Computing {
 }
 
 impl Computing {
-    fn by(arithmetic: ArithmeticKind) -> Computing {
-        Computing {
-            backend: Arc::new(CpuBackend::new(arithmetic)),
-            simulated: None,
+    /// The back end of a name. What `auto` took is said.
+    fn named(
+        name: BackendName,
+        arithmetic: ArithmeticKind,
+        output: &Output,
+    ) -> anyhow::Result<Computing> {
+        let chosen = open(name, arithmetic)?;
+        if name == BackendName::Auto {
+            output.note(chosen.said);
         }
+        Ok(Computing {
+            backend: chosen.backend,
+            simulated: None,
+        })
     }
 }
 
 impl Default for Computing {
     /// This processor, by the FFT.
     fn default() -> Computing {
-        Computing::by(ArithmeticKind::default())
+        Computing {
+            backend: Arc::new(CpuBackend::new(ArithmeticKind::default())),
+            simulated: None,
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    column, compile, core, demo, drive, keys, map, objects, params, program, raw, run, sample,
+    column, compile, core, demo, drive, gpu, keys, map, objects, params, program, raw, run, sample,
 };
 use crate::output::Output;
 
@@ -85,6 +85,9 @@ enum Command {
     /// List, write, test and synthesize the SystemVerilog cores.
     #[command(subcommand)]
     Core(core::Command),
+    /// Show the GPUs of this machine, and measure and check them.
+    #[command(subcommand)]
+    Gpu(gpu::Command),
 }
 
 fn main() -> ExitCode {
@@ -112,6 +115,7 @@ fn main() -> ExitCode {
         Command::Map(args) => column::map(&args, &output),
         Command::Run(args) => run::run(&args, &output),
         Command::Core(command) => core::run(&command, &output),
+        Command::Gpu(command) => gpu::run(&command, &output),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -33,8 +33,16 @@ impl DriveArgs {
 
     /// The same, with a ledger.
     pub fn open_with(&self, ledger: Option<OpenLedger>) -> anyhow::Result<Opened> {
-        let computing = Computing::default();
-        Opened::open(&self.location, &self.host, &computing, ledger)
+        self.open_to_compute(&Computing::default(), ledger)
+    }
+
+    /// Opens the drive, which computes by this if it is an image, with a ledger.
+    pub fn open_to_compute(
+        &self,
+        computing: &Computing,
+        ledger: Option<OpenLedger>,
+    ) -> anyhow::Result<Opened> {
+        Opened::open(&self.location, &self.host, computing, ledger)
     }
 
     /// Opens the drive for reads, on which it computes, with a ledger.

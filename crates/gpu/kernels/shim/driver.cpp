@@ -30,8 +30,21 @@ struct State {
     bool initialized = false;
     Result sticky = SUCCESS;
     u64 launches = 0;
-    std::map<u64, unsigned long> memory;
-    unsigned long used = 0;
+    struct Memory {
+        unsigned long bytes;
+        int device;
+    };
+    std::map<u64, Memory> memory;
+    // Bytes by device.
+    std::map<int, unsigned long> used;
+    // How often the primary context of a device was retained and not released.
+    std::map<int, int> retained;
+    // Launches that do steps of blind rotations: all, those waited for, and the most that were not at a time.
+    u64 rotations = 0, waited = 0, outstanding = 0;
+    // Called at the beginning of the rotation of this number, from 1.
+    u64 call_at = 0;
+    void (*call)(void *) = nullptr;
+    void *argument = nullptr;
 };
 
 State &state() {
@@ -49,7 +62,31 @@ long long setting(const char *key) { return state().settings.at(key); }
 
 struct Event {
     std::chrono::steady_clock::time_point at;
+    // Rotations that were launched before.
+    u64 rotations;
 };
+
+// The device of the calling thread's context.
+thread_local int current_device = 0;
+
+// Takes back all that the context of a device holds, and what made it useless.
+void destroy_context(int device) {
+    auto &memory = state().memory;
+    for (auto each = memory.begin(); each != memory.end();) {
+        if (each->second.device != device) {
+            ++each;
+            continue;
+        }
+        std::free(reinterpret_cast<void *>(each->first));
+        each = memory.erase(each);
+    }
+    state().used[device] = 0;
+    state().sticky = SUCCESS;
+}
+
+void wait_for(u64 rotations) {
+    if (state().waited < rotations) state().waited = rotations;
+}
 
 // The driver's launch configuration and attributes.
 struct Attribute {
@@ -99,6 +136,21 @@ extern "C" __attribute__((visibility("default"))) int toroid_shim_configure(cons
     return 0;
 }
 
+// How many launches did steps of blind rotations, or with "outstanding" the most of them on their way at a time.
+extern "C" __attribute__((visibility("default"))) long long toroid_shim_figure(const char *key) {
+    const std::lock_guard lock(state().mutex);
+    return static_cast<long long>(std::string(key) == "outstanding" ? state().outstanding : state().rotations);
+}
+
+// Has a function called at the beginning of the rotation of this number, from 1 for the next one. Figures count from here.
+extern "C" __attribute__((visibility("default"))) void toroid_shim_call_at(u64 rotation, void (*call)(void *), void *argument) {
+    const std::lock_guard lock(state().mutex);
+    state().rotations = state().waited = state().outstanding = 0;
+    state().call_at = rotation;
+    state().call = call;
+    state().argument = argument;
+}
+
 API cuInit(u32) {
     const std::lock_guard lock(state().mutex);
     if (setting("devices") == 0) return NO_DEVICE;
@@ -146,6 +198,8 @@ API cuDeviceGetAttribute(int *value, int attribute, int) {
         case 10: *value = 32; break;                                       // WARP_SIZE
         case 13: *value = 1000000; break;                                  // CLOCK_RATE
         case 16: *value = static_cast<int>(setting("processors")); break;  // MULTIPROCESSOR_COUNT
+        case 36: *value = 1000000; break;                                  // MEMORY_CLOCK_RATE
+        case 37: *value = 64; break;                                       // GLOBAL_MEMORY_BUS_WIDTH
         case 38: *value = 50 << 20; break;                                 // L2_CACHE_SIZE
         case 39: *value = 2048; break;                                     // MAX_THREADS_PER_MULTIPROCESSOR
         case 75: *value = capability / 10; break;                          // COMPUTE_CAPABILITY_MAJOR
@@ -164,21 +218,28 @@ API cuDevicePrimaryCtxRetain(void **context, int device) {
     const std::lock_guard lock(state().mutex);
     if (const Result result = ready(); result != SUCCESS) return result;
     *context = reinterpret_cast<void *>(static_cast<u64>(device) + 1);
+    state().retained[device]++;
     return SUCCESS;
 }
 
-API cuDevicePrimaryCtxRelease_v2(int) { return SUCCESS; }
-
-API cuDevicePrimaryCtxReset_v2(int) {
+API cuDevicePrimaryCtxRelease_v2(int device) {
     const std::lock_guard lock(state().mutex);
-    for (const auto &[address, bytes] : state().memory) std::free(reinterpret_cast<void *>(address));
-    state().memory.clear();
-    state().used = 0;
-    state().sticky = SUCCESS;
+    int &retained = state().retained[device];
+    if (retained == 0) return INVALID_CONTEXT;
+    if (--retained == 0) destroy_context(device);
     return SUCCESS;
 }
 
-API cuCtxSetCurrent(void *) { return SUCCESS; }
+API cuDevicePrimaryCtxReset_v2(int device) {
+    const std::lock_guard lock(state().mutex);
+    destroy_context(device);
+    return SUCCESS;
+}
+
+API cuCtxSetCurrent(void *context) {
+    current_device = static_cast<int>(reinterpret_cast<u64>(context)) - 1;
+    return SUCCESS;
+}
 
 API cuCtxSynchronize() {
     const std::lock_guard lock(state().mutex);
@@ -189,7 +250,7 @@ API cuMemGetInfo_v2(size_t *free, size_t *total) {
     const std::lock_guard lock(state().mutex);
     if (const Result result = ready(); result != SUCCESS) return result;
     *total = static_cast<size_t>(setting("memory"));
-    *free = *total - state().used;
+    *free = *total - state().used[current_device];
     return SUCCESS;
 }
 
@@ -197,13 +258,13 @@ API cuMemAlloc_v2(u64 *address, size_t bytes) {
     const std::lock_guard lock(state().mutex);
     if (const Result result = ready(); result != SUCCESS) return result;
     if (bytes == 0) return INVALID_VALUE;
-    if (state().used + bytes > static_cast<size_t>(setting("memory"))) return OUT_OF_MEMORY;
+    if (state().used[current_device] + bytes > static_cast<size_t>(setting("memory"))) return OUT_OF_MEMORY;
     char *memory = static_cast<char *>(std::malloc(bytes));
     if (memory == nullptr) return OUT_OF_MEMORY;
     for (size_t i = 0; i < bytes; i++) memory[i] = static_cast<char>(i * 167 + 91);
     *address = reinterpret_cast<u64>(memory);
-    state().memory[*address] = bytes;
-    state().used += bytes;
+    state().memory[*address] = {bytes, current_device};
+    state().used[current_device] += bytes;
     return SUCCESS;
 }
 
@@ -211,7 +272,7 @@ API cuMemFree_v2(u64 address) {
     const std::lock_guard lock(state().mutex);
     const auto found = state().memory.find(address);
     if (found == state().memory.end()) return INVALID_VALUE;
-    state().used -= found->second;
+    state().used[found->second.device] -= found->second.bytes;
     state().memory.erase(found);
     std::free(reinterpret_cast<void *>(address));
     return SUCCESS;
@@ -234,7 +295,7 @@ bool allocated(u64 address, size_t bytes) {
     auto after = state().memory.upper_bound(address);
     if (after == state().memory.begin()) return false;
     --after;
-    return address + bytes <= after->first + after->second;
+    return address + bytes <= after->first + after->second.bytes;
 }
 
 }  // namespace
@@ -270,6 +331,7 @@ API cuStreamCreate(void **stream, u32) {
 
 API cuStreamSynchronize(void *) {
     const std::lock_guard lock(state().mutex);
+    wait_for(state().rotations);
     return ready();
 }
 
@@ -289,12 +351,14 @@ API cuEventCreate(void **event, u32) {
 }
 
 API cuEventRecord(void *event, void *) {
-    static_cast<Event *>(event)->at = std::chrono::steady_clock::now();
+    const std::lock_guard lock(state().mutex);
+    *static_cast<Event *>(event) = {std::chrono::steady_clock::now(), state().rotations};
     return SUCCESS;
 }
 
-API cuEventSynchronize(void *) {
+API cuEventSynchronize(void *event) {
     const std::lock_guard lock(state().mutex);
+    wait_for(static_cast<Event *>(event)->rotations);
     return ready();
 }
 
@@ -395,6 +459,16 @@ API cuLaunchKernelEx(const Configuration *launch, void *function, void **paramet
         what.seed = static_cast<u64>(setting("seed")) * 1000003 + state().launches++;
     }
     const auto &kernel = *static_cast<const toroid::shim::Kernel *>(function);
+    if (std::strncmp(kernel.name, "rotate_", 7) == 0) {
+        State &now = state();
+        std::unique_lock lock(now.mutex);
+        now.rotations++;
+        if (now.outstanding < now.rotations - now.waited) now.outstanding = now.rotations - now.waited;
+        if (now.rotations == now.call_at) {
+            lock.unlock();
+            now.call(now.argument);
+        }
+    }
     if (toroid::shim::run(kernel, parameters[0], what)) return SUCCESS;
     const std::lock_guard lock(state().mutex);
     // Threads that wait for ever: a device would be reset.

@@ -5,12 +5,10 @@
     reason = "each test file uses a part of it, and a failed test panics"
 )]
 
-use std::collections::hash_map::DefaultHasher;
-use std::ffi::{CString, c_char, c_int, c_longlong};
-use std::fs;
-use std::hash::{Hash, Hasher};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod shim;
+
+use std::ffi::{CString, c_char, c_int, c_longlong, c_ulonglong, c_void};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use libloading::Library;
@@ -26,50 +24,7 @@ use toroid_tfhe::params::{ModulusKind, ParamSet};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 
-/// The library, built from its sources once; `None`, said by name, where there is no C++ compiler.
-pub fn driver() -> Option<&'static Path> {
-    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        if Command::new("c++").arg("--version").output().is_err() {
-            return None;
-        }
-        let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
-        let mut hasher = DefaultHasher::new();
-        for folder in [kernels.clone(), kernels.join("shim")] {
-            let mut files: Vec<_> = fs::read_dir(folder)
-                .unwrap()
-                .map(|entry| entry.unwrap().path())
-                .filter(|path| path.is_file())
-                .collect();
-            files.sort();
-            for file in files {
-                fs::read(file).unwrap().hash(&mut hasher);
-            }
-        }
-        let name = format!("libdriver-{:016x}.so", hasher.finish());
-        let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        if !library.exists() {
-            let made = library.with_extension(std::process::id().to_string());
-            let output = Command::new("c++")
-                .args(["-std=c++20", "-O2", "-shared", "-fPIC", "-DTOROID_SHIM"])
-                .args(["-Wno-unknown-pragmas", "-x", "c++"])
-                .args(["shim/driver.cpp", "shim/fibers.cpp", "-o"])
-                .arg(&made)
-                .current_dir(kernels)
-                .output()
-                .unwrap();
-            let text = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{text}");
-            fs::rename(made, &library).unwrap();
-        }
-        Some(library)
-    });
-    if built.is_none() {
-        let name = std::thread::current().name().unwrap_or("?").to_owned();
-        println!("SKIPPED {name}: no C++ compiler, so the kernels do not run");
-    }
-    built.as_deref()
-}
+pub use shim::driver;
 
 pub fn options(driver: &Path) -> GpuOptions {
     GpuOptions {
@@ -78,19 +33,50 @@ pub fn options(driver: &Path) -> GpuOptions {
     }
 }
 
+/// Held, since what was set goes with the library.
+fn library(driver: &Path) -> &'static Library {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    // SAFETY: the library is this crate's.
+    LIBRARY.get_or_init(|| unsafe { Library::new(driver) }.unwrap())
+}
+
 /// Sets a property of the process's devices.
 pub fn configure(driver: &Path, key: &str, value: i64) {
     type Configure = unsafe extern "C" fn(*const c_char, c_longlong) -> c_int;
-    // Held, since what was set goes with the library.
-    static LIBRARY: OnceLock<Library> = OnceLock::new();
     let key = CString::new(key).unwrap();
-    // SAFETY: the library is this crate's, and its function takes text that ends with 0, and a number.
+    // SAFETY: the function takes text that ends with 0, and a number.
     let result = unsafe {
-        let library = LIBRARY.get_or_init(|| Library::new(driver).unwrap());
-        let configure = library.get::<Configure>("toroid_shim_configure").unwrap();
-        configure(key.as_ptr(), value)
+        let configure = library(driver).get::<Configure>("toroid_shim_configure");
+        configure.unwrap()(key.as_ptr(), value)
     };
     assert_eq!(result, 0);
+}
+
+/// Launches that did steps of rotations since [`cancel_at`], or with `outstanding` the most of them on their way at a time.
+pub fn figure(driver: &Path, key: &str) -> i64 {
+    type Figure = unsafe extern "C" fn(*const c_char) -> c_longlong;
+    let key = CString::new(key).unwrap();
+    // SAFETY: the function takes text that ends with 0.
+    unsafe {
+        let figure = library(driver).get::<Figure>("toroid_shim_figure");
+        figure.unwrap()(key.as_ptr())
+    }
+}
+
+/// Has a token cancelled in the middle of the launch of this number, from 1 for the next one.
+pub fn cancel_at(driver: &Path, rotation: u64, token: &CancelToken) {
+    type Call = unsafe extern "C" fn(*mut c_void);
+    type CallAt = unsafe extern "C" fn(c_ulonglong, Call, *mut c_void);
+    unsafe extern "C" fn cancel(token: *mut c_void) {
+        // SAFETY: it is the token below, and the call is the only one.
+        unsafe { Box::from_raw(token.cast::<CancelToken>()) }.cancel();
+    }
+    let token = Box::into_raw(Box::new(token.clone())).cast();
+    // SAFETY: the function keeps a number, a function and its argument.
+    unsafe {
+        let call_at = library(driver).get::<CallAt>("toroid_shim_call_at");
+        call_at.unwrap()(rotation, cancel, token);
+    }
 }
 
 pub fn key_bytes(key: &ClientKey, kind: KeyKind, form: KeyForm, rng: &mut Csprng) -> Vec<u8> {

@@ -33,6 +33,7 @@ use super::raw::{BlockFiles, PackedFiles};
 use super::run::{lacks_keys, load};
 use super::sample::parse_log2_probability;
 use super::write_file;
+use crate::backend::ComputeArgs;
 use crate::drive_args::DriveArgs;
 use crate::interrupt;
 use crate::ledger_args::{LedgerArgs, LedgerFile};
@@ -205,6 +206,8 @@ pub struct RunArgs {
     #[command(flatten)]
     encoding: EncodingArgs,
     #[command(flatten)]
+    compute: ComputeArgs,
+    #[command(flatten)]
     result: DecryptArgs,
 }
 
@@ -288,6 +291,8 @@ pub struct MapArgs {
     /// The form of the result; that which the way leaves if not given.
     #[arg(long, value_enum, value_name = "FORM")]
     result: Option<ResultArg>,
+    #[command(flatten)]
+    compute: ComputeArgs,
     /// Replace a column of the output's name that holds something else.
     #[arg(long)]
     replace: bool,
@@ -745,7 +750,9 @@ fn trigger(args: &RunArgs, output: &Output) -> anyhow::Result<()> {
         anyhow::Ok(rows)
     });
     let rows = rows.transpose()?;
-    let opened = args.drive.open_with(args.ledger.open(&client)?)?;
+    let computing = args.compute.choose(&args.drive.location, output)?;
+    let ledger = args.ledger.open(&client)?;
+    let opened = args.drive.open_to_compute(&computing, ledger)?;
     let session = opened.session();
     let key_id = register.key_id();
     // A drive that others use usually holds its keys already, and they take long to load.
@@ -1052,7 +1059,10 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
     let ledger = args.ledger.open(output)?;
     let opened = match args.estimate {
         true => args.drive.open_read_only_with(ledger)?,
-        false => args.drive.open_with(ledger)?,
+        false => {
+            let computing = args.compute.choose(&args.drive.location, output)?;
+            args.drive.open_to_compute(&computing, ledger)?
+        }
     };
     let session = opened.session();
     let plan = wait(&opened, session.plan_map(&request));

@@ -5,6 +5,7 @@ pub mod compile;
 pub mod core;
 pub mod demo;
 pub mod drive;
+pub mod gpu;
 pub mod keys;
 pub mod map;
 pub mod objects;

@@ -11,11 +11,12 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use toroid_drive::ssd::Injection;
 use toroid_engine::PARTIAL_LIFETIME;
+use toroid_gpu::Chosen;
 use toroid_nvme::Controller;
 use toroid_nvme::fabrics::{Event, Target};
 use toroid_nvme::tcp::{self, Address};
 
-use crate::backend::ArithmeticArgs;
+use crate::backend::{self, ComputeArgs};
 use crate::interrupt;
 use crate::output::Output;
 use crate::serve::config::{self, Config, Endpoint, Nqn, Size};
@@ -65,7 +66,7 @@ pub struct Args {
     #[arg(long, requires = "image")]
     experimental_computational_programs: bool,
     #[command(flatten)]
-    arithmetic: ArithmeticArgs,
+    compute: ComputeArgs,
     /// Read and write images past the page cache.
     #[arg(long)]
     direct: bool,
@@ -128,7 +129,9 @@ impl Args {
         config.metrics = self.metrics.or(config.metrics);
         config.allow_any_host |= self.allow_any_host;
         config.tls = self.tls.or(config.tls);
-        config.arithmetic = self.arithmetic.chosen().unwrap_or(config.arithmetic);
+        let arithmetic = self.compute.arithmetic.chosen();
+        config.arithmetic = arithmetic.unwrap_or(config.arithmetic);
+        config.backend = self.compute.backend.unwrap_or(config.backend);
         config.io.direct |= self.direct;
         config.memory.samples = self.samples_memory.or(config.memory.samples);
         config.memory.keys = self.keys_memory.or(config.memory.keys);
@@ -165,7 +168,9 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
         tracing::warn!(host, "no secret: whoever uses this name is let in");
     }
     let counters = Arc::new(Counters::default());
-    let mut opened = Opened::open(&config, &args.inject, &counters)?;
+    let Chosen { backend, said } = backend::open(config.backend, config.arithmetic)?;
+    tracing::info!("{said}");
+    let mut opened = Opened::open(&config, backend, &args.inject, &counters)?;
     let subsystems = std::mem::take(&mut opened.subsystems);
     let target = Target::new(subsystems, config.limits.of_target(), config.advertise)?;
     let sources = Arc::new(Sources {

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use toml::Spanned;
 use toroid_drive::image::{display_size, parse_size};
 use toroid_drive::ssd::{IoEngine, IoMode, IoOptions};
+use toroid_gpu::BackendName;
 use toroid_nvme::fabrics::{self, DISCOVERY_NQN, TlsMode};
 use toroid_nvme::tcp;
 use toroid_tfhe::arithmetic::ArithmeticKind;
@@ -47,6 +48,9 @@ pub struct Config {
     /// Arithmetic of bootstraps.
     #[serde(with = "ArithmeticName")]
     pub arithmetic: ArithmeticKind,
+    /// What computes.
+    #[serde(serialize_with = "shown")]
+    pub backend: BackendName,
     /// What is logged, and how.
     pub log: Log,
     /// How images are read and written.
@@ -366,6 +370,8 @@ struct File {
     tls: Option<Tls>,
     #[serde(with = "ArithmeticName")]
     arithmetic: ArithmeticKind,
+    #[serde(deserialize_with = "named")]
+    backend: BackendName,
     /// The former way to choose the NTT.
     exact: bool,
     log: Log,
@@ -405,6 +411,16 @@ struct FileHost {
     controller_secret_file: Option<Spanned<PathBuf>>,
     tls_key_file: Option<PathBuf>,
     concatenate: Option<Spanned<bool>>,
+}
+
+/// A name that is written as it is read.
+fn shown<S: Serializer>(name: &BackendName, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(name)
+}
+
+fn named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BackendName, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    name.parse().map_err(de::Error::custom)
 }
 
 /// An address, or a list of them.
@@ -467,6 +483,7 @@ impl Default for Config {
             allow_any_host: false,
             tls: None,
             arithmetic: ArithmeticKind::default(),
+            backend: BackendName::default(),
             log: Log::default(),
             io: Io::default(),
             memory: Memory::default(),
@@ -517,6 +534,7 @@ impl Config {
             allow_any_host: file.allow_any_host,
             tls: file.tls,
             arithmetic: arithmetic.chosen().unwrap_or_default(),
+            backend: file.backend,
             log: file.log,
             io: file.io,
             memory: file.memory,

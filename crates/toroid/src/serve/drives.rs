@@ -14,7 +14,6 @@ use toroid_drive::{
     SubsystemController,
 };
 use toroid_engine::backend::Backend;
-use toroid_engine::backend::cpu::CpuBackend;
 use toroid_nvme::Controller;
 use toroid_nvme::fabrics::{AllowedHost, Hosts, Storage, Subsystem};
 
@@ -118,10 +117,10 @@ impl Opened {
     /// Opens every drive, with these faults, and reads every secret.
     pub fn open(
         config: &Config,
+        backend: Arc<dyn Backend>,
         faults: &[Injection],
         counters: &Arc<Counters>,
     ) -> anyhow::Result<Opened> {
-        let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(config.arithmetic));
         let mut drives = Vec::new();
         let mut named = Vec::new();
         for subsystem in &config.subsystems {
