@@ -19,9 +19,12 @@ using u64 = unsigned long long;
 using i64 = long long;
 
 // The most rows of a GGSW sample.
-constexpr u32 MAX_ROWS = 16;
+constexpr u32 MAX_ROWS = 18;
 // A polynomial's points are an array of this many rows: level 4 of the tree of its transform has as many nodes.
 constexpr u32 ROWS = 16;
+
+// The most levels of the gadget of a bit's GGSW sample.
+constexpr u32 MAX_LEVELS = 8;
 
 // One digit of a word: ((word + offset) >> shift) mod 2^log2_base, less half the base.
 struct Digit {
@@ -73,6 +76,7 @@ struct StartArgs {
 };
 
 // Kernels rotate_ARITHMETIC_kK_{solo,cluster,flags}, K = k, 1 or 2; groups have k = 1 only: steps `from` to `to` of the blind rotations of all jobs.
+// With k = 2, blocks alone can also rotate by the bits of wide functions, which differ from job to job.
 // `group` blocks that follow one another do a job together, then the job that is as many further as there are groups: 1 (solo),
 // a cluster of as many blocks, or blocks that wait for flags and so must all be resident.
 struct RotateArgs {
@@ -93,6 +97,12 @@ struct RotateArgs {
     u32 to;
     // How many of its rows of points a block transforms at once: a divisor of 16/group.
     u32 at_once;
+    // Whether digits of odd coefficients are in (-B/2, B/2], so that those of random words have no mean together.
+    u32 alternating;
+    // u32 [jobs]: which of the GGSW samples of each step a job takes, or 0: the first.
+    u64 sample;
+    // How many there are.
+    u32 samples;
     u32 reserved;
     Stage stage;
 };
@@ -140,8 +150,103 @@ struct FinishArgs {
     u32 words;
 };
 
-static_assert(sizeof(Digit) == 16 && sizeof(Stage) == 336, "src/abi.rs states these sizes");
-static_assert(sizeof(LoadArgs) == 376 && sizeof(StartArgs) == 376 && sizeof(RotateArgs) == 416, "src/abi.rs states these sizes");
-static_assert(sizeof(DigitsArgs) == 632 && sizeof(SwitchArgs) == 40 && sizeof(FinishArgs) == 32, "src/abi.rs states these sizes");
+// Wide functions (wide.h). All of them are over p; ARITHMETIC is fft64 or ntt64, and k = 2. "Samples" are LWE samples of k·N + 1 words.
+
+// Kernel shift_digits: samples times 2^log2 become digits for a key switch. Blocks (x) share words, blocks (y) do one job.
+struct ShiftArgs {
+    // Field words [jobs][k·N + 1].
+    u64 samples;
+    // As in DigitsArgs.
+    u64 digits;
+    u64 bodies;
+    u64 sums;
+    u32 jobs;
+    // k·N.
+    u32 masks;
+    u32 levels;
+    u32 log2;
+    // n.
+    u32 steps;
+    u32 reserved;
+    Digit digit[MAX_ROWS];
+};
+
+// Kernel exponents_64: the sums of a key switch become exponents (the modulus switch that takes the mean of its errors off the body).
+// A block does one job; its threads are a power of two, with two u64 of shared memory each.
+struct ExponentsArgs {
+    u64 sums;
+    u64 bodies;
+    // u32 [jobs][n], and [jobs]: by which X turns the test vector. 0 to 2N - 1, multiples of 2^log2_slots.
+    u64 exponents;
+    u64 exponent;
+    // Added to the bodies.
+    u64 addend;
+    u32 jobs;
+    // n.
+    u32 steps;
+    // Of 2N.
+    u32 log2_order;
+    u32 log2_slots;
+};
+
+// Kernels circuit_ARITHMETIC: what the extraction of a bit left becomes the rows of the bit's GGSW sample. Blocks (x) do a level each,
+// blocks (y) a job.
+struct CircuitArgs {
+    // Accumulator words [jobs][k + 1][N]; coefficient i is for level i.
+    u64 accumulators;
+    // Switches between ring keys: those of the trace, from X -> X^(N+1) on, then those of the products with each secret polynomial.
+    u64 key;
+    u64 twiddles;
+    u64 inverse;
+    // Field words [jobs][component][level][k + 1][N].
+    u64 rows;
+    u32 jobs;
+    u32 levels;
+    // Half of each level of the gadget.
+    u64 half_level[MAX_LEVELS];
+    // Of the switches.
+    Stage stage;
+};
+
+// Kernels select_ARITHMETIC: CMuxes of one level of each job's tree. Blocks (x) do a node each, blocks (y) a job.
+struct SelectArgs {
+    // Canonical words [tables][2·nodes][N], or 0; and u32 [jobs], the table of each job.
+    u64 tables;
+    u64 table;
+    // Where there are no tables: accumulator words [jobs][2·nodes][k + 1][N].
+    u64 from;
+    // Accumulator words [jobs][nodes][k + 1][N].
+    u64 to;
+    // GGSW samples of this level's bit, and u32 [jobs], which of them each job takes.
+    u64 key;
+    u64 sample;
+    u64 twiddles;
+    u64 inverse;
+    u32 jobs;
+    u32 nodes;
+    Stage stage;
+};
+
+// Kernels gather_ARITHMETIC: samples are sums of those that coefficient `index` of accumulators makes. Blocks (x) share words, blocks (y)
+// do one sample.
+struct GatherArgs {
+    u64 accumulators;
+    // u32 [count + 1]: the first accumulator of each sample, and the end of the last.
+    u64 first;
+    // Field words [count][k·N + 1]; where `from` is not 0, added to those there.
+    u64 from;
+    u64 samples;
+    // u64 [count]: added to the bodies.
+    u64 bodies;
+    u32 count;
+    u32 index;
+    Stage stage;
+};
+
+static_assert(sizeof(Digit) == 16 && sizeof(Stage) == 376, "src/abi.rs states these sizes");
+static_assert(sizeof(LoadArgs) == 416 && sizeof(StartArgs) == 416 && sizeof(RotateArgs) == 472, "src/abi.rs states these sizes");
+static_assert(sizeof(DigitsArgs) == 704 && sizeof(SwitchArgs) == 40 && sizeof(FinishArgs) == 32, "src/abi.rs states these sizes");
+static_assert(sizeof(ShiftArgs) == 344 && sizeof(ExponentsArgs) == 56 && sizeof(CircuitArgs) == 488, "src/abi.rs states these sizes");
+static_assert(sizeof(SelectArgs) == 448 && sizeof(GatherArgs) == 424, "src/abi.rs states these sizes");
 
 }  // namespace toroid

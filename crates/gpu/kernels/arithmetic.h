@@ -51,21 +51,38 @@ DEVICE u64 torus_to_field(u64 a) {
     return a - (high + (low >> 63));
 }
 
-DEVICE i32 digit_of(u64 word, const Digit &digit) {
-    const u32 base = 1u << digit.log2_base;
-    const u32 field = static_cast<u32>((word + digit.offset) >> digit.shift) & (base - 1);
-    return static_cast<i32>(field) - static_cast<i32>(base >> 1);
+// A word of the 32-bit torus as the nearest word modulo P.
+DEVICE u64 torus32_to_field(u32 a) { return (static_cast<u64>(a) << 32) - a + (a >> 31); }
+
+// A digit as a field of bits: ((word + offset) >> shift) mod 2^log2_base, less half the base, plus `raised`.
+struct Field {
+    u64 offset;
+    u32 shift, log2_base, raised;
+};
+
+// A digit in [-B/2, B/2), or in (-B/2, B/2] where it is raised.
+DEVICE Field field_of(const Digit &digit, bool raised) {
+    // Every digit's range is one unit higher: the offset is 2^63 and half of such a unit of every digit, and without all of those units
+    // it is the negative.
+    if (raised && sound(FAULT_RAISED)) return {0 - digit.offset, digit.shift, digit.log2_base, 1};
+    return {digit.offset, digit.shift, digit.log2_base, 0};
 }
 
-DEVICE i32 digit_of(u32 word, const Digit &digit) {
-    const u32 base = 1u << digit.log2_base;
-    const u32 field = ((word + static_cast<u32>(digit.offset)) >> digit.shift) & (base - 1);
-    return static_cast<i32>(field) - static_cast<i32>(base >> 1);
+DEVICE i32 digit_of(u64 word, const Field &field) {
+    const u32 base = 1u << field.log2_base;
+    const u32 bits = static_cast<u32>((word + field.offset) >> field.shift) & (base - 1);
+    return static_cast<i32>(bits + field.raised) - static_cast<i32>(base >> 1);
+}
+
+DEVICE i32 digit_of(u32 word, const Field &field) {
+    const u32 base = 1u << field.log2_base;
+    const u32 bits = ((word + static_cast<u32>(field.offset)) >> field.shift) & (base - 1);
+    return static_cast<i32>(bits + field.raised) - static_cast<i32>(base >> 1);
 }
 
 // A digit of a ciphertext's word: over p, of the torus itself, for whole turns drop out of bit fields of 2^64, and not of those of p.
-DEVICE i32 digit_of_sample(u32 word, const Digit &digit) { return digit_of(word, digit); }
-DEVICE i32 digit_of_sample(u64 word, const Digit &digit) { return digit_of(field_to_torus(word), digit); }
+DEVICE i32 digit_of_sample(u32 word, const Field &field) { return digit_of(word, field); }
+DEVICE i32 digit_of_sample(u64 word, const Field &field) { return digit_of(field_to_torus(word), field); }
 
 struct alignas(16) Complex {
     double re, im;
@@ -119,7 +136,7 @@ struct FloatPath : ComplexPoints {
     DEVICE Word add(Word a, Word b) { return a + b; }
     DEVICE Word sub(Word a, Word b) { return a - b; }
     DEVICE Word neg(Word a) { return Word{0} - a; }
-    DEVICE i32 digit(Word word, const Digit &digit) { return digit_of(word, digit); }
+    DEVICE i32 digit(Word word, const Field &field) { return digit_of(word, field); }
     DEVICE Point key_point(const u64 *words, u32 points, u32 index, u32 half, double scale) {
         return {scale * A::key_part(words[index], half), scale * A::key_part(words[index + points], half)};
     }
@@ -151,6 +168,8 @@ struct Fft64 : FloatPath<Fft64, u64> {
 
     DEVICE Word enter(u64 word) { return field_to_torus(word); }
     DEVICE u64 leave(Word word) { return torus_to_field(word); }
+    // A word whose 2^log2-fold the word is to within 2^(log2 - 1) units, 1 <= log2.
+    DEVICE Word share(Word word, u32 log2) { return static_cast<Word>(static_cast<i64>(word + (1ull << (log2 - 1))) >> log2); }
     DEVICE double key_part(u64 field_word, u32) { return static_cast<double>(field_centered(field_word)); }
     DEVICE double key_scale(u32 points) { return 1.0 / (18446744069414584321.0 * points); }
     DEVICE Word add_sum(Word word, double x, u32) {
@@ -205,8 +224,9 @@ struct Ntt64 {
     DEVICE Word add(Word a, Word b) { return field_add(a, b); }
     DEVICE Word sub(Word a, Word b) { return field_sub(a, b); }
     DEVICE Word neg(Word a) { return field_neg(a); }
-    DEVICE i32 digit(Word word, const Digit &digit) { return digit_of_sample(word, digit); }
-    // 1/points: for 2^m points, that is P - (P - 1)/2^m.
+    DEVICE i32 digit(Word word, const Field &field) { return digit_of_sample(word, field); }
+    // 1/2^m is P - (P - 1)/2^m.
+    DEVICE Word share(Word word, u32 log2) { return field_mul(word, P - (P - 1) / (1u << log2)); }
     DEVICE u64 key_scale(u32 points) { return P - (P - 1) / points; }
     DEVICE Point key_point(const u64 *words, u32, u32 index, u32, u64 scale) { return field_mul(words[index], scale); }
     DEVICE Word add_sum(Word word, u64 x, u32) { return field_add(word, x); }

@@ -1,5 +1,5 @@
 // All kernels of the back end, one module.
-#include "rotate.h"
+#include "wide.h"
 
 namespace toroid {
 
@@ -70,13 +70,7 @@ DEVICE void digits(const DigitsArgs &args) {
     u32 *const sums = pointer<u32>(args.sums) + static_cast<u64>(job) * (stage.steps + 1);
     const u32 first = block_index_x() * thread_count() + thread_index(), stride = block_count_x() * thread_count();
     for (u32 i = first; i < masks; i += stride) {
-        const u32 index = i & (degree - 1);
-        // Coefficient 0 of a·s: a_0 with s_0, -a_(N-j) with s_j.
-        const Word *const polynomial = accumulator + (i - index);
-        const auto word = index == 0 ? A::leave(polynomial[0]) : A::leave(A::neg(polynomial[degree - index]));
-        for (u32 level = 0; level < args.levels; level++) {
-            out[static_cast<u64>(i) * args.levels + level] = static_cast<i8>(digit_of_sample(word, args.digit[level]));
-        }
+        store_digits(extracted<A>(accumulator, degree, masks, 0, i), args.digit, args.levels, out + static_cast<u64>(i) * args.levels);
     }
     if (first == 0) pointer<u64>(args.bodies)[job] = A::leave(accumulator[masks]);
     for (u32 i = first; i <= stage.steps; i += stride) sums[i] = 0;
@@ -118,39 +112,49 @@ DEVICE void finish(const FinishArgs &args) {
     if constexpr (sizeof(Sample) == 4) {
         pointer<u32>(args.samples)[at] = word + static_cast<u32>(body);
     } else {
-        // The word nearest to word·p/2^32.
-        const u64 wide = (static_cast<u64>(word) << 32) - word + (word >> 31);
-        pointer<u64>(args.samples)[at] = field_add(wide, body);
+        pointer<u64>(args.samples)[at] = field_add(torus32_to_field(word), body);
     }
 }
 
-#define ROTATION(arithmetic, Arithmetic, k, wait, WAIT, threads, blocks)                                \
-    KERNEL(rotate_##arithmetic##_k##k##_##wait, RotateArgs, LAUNCH_BOUNDS(threads, blocks)) {           \
-        rotate<Arithmetic, k, WAIT>(args);                                                              \
+#define ROTATION_ALONE(arithmetic, Arithmetic, k, blocks)                                 \
+    KERNEL(rotate_##arithmetic##_k##k##_solo, RotateArgs, LAUNCH_BOUNDS(128, blocks)) {    \
+        rotate_alone<Arithmetic, k>(args);                                                 \
+    }
+#define ROTATION_TOGETHER(arithmetic, Arithmetic, wait, WAIT)                              \
+    KERNEL(rotate_##arithmetic##_k1_##wait, RotateArgs, LAUNCH_BOUNDS(320, 1)) {           \
+        rotate_together<Arithmetic, WAIT>(args);                                           \
     }
 // Groups wait by clusters where the device has them, else by flags.
 #if defined(TOROID_SHIM)
-#define ROTATION_OF_GROUP(arithmetic, Arithmetic)                                \
-    ROTATION(arithmetic, Arithmetic, 1, cluster, Wait::CLUSTER, 320, 1)          \
-    ROTATION(arithmetic, Arithmetic, 1, flags, Wait::FLAGS, 320, 1)
+#define ROTATION_OF_GROUP(arithmetic, Arithmetic)                         \
+    ROTATION_TOGETHER(arithmetic, Arithmetic, cluster, Wait::CLUSTER)     \
+    ROTATION_TOGETHER(arithmetic, Arithmetic, flags, Wait::FLAGS)
 #elif TOROID_CLUSTERS
-#define ROTATION_OF_GROUP(arithmetic, Arithmetic) ROTATION(arithmetic, Arithmetic, 1, cluster, Wait::CLUSTER, 320, 1)
+#define ROTATION_OF_GROUP(arithmetic, Arithmetic) ROTATION_TOGETHER(arithmetic, Arithmetic, cluster, Wait::CLUSTER)
 #else
-#define ROTATION_OF_GROUP(arithmetic, Arithmetic) ROTATION(arithmetic, Arithmetic, 1, flags, Wait::FLAGS, 320, 1)
+#define ROTATION_OF_GROUP(arithmetic, Arithmetic) ROTATION_TOGETHER(arithmetic, Arithmetic, flags, Wait::FLAGS)
 #endif
 #define KERNELS(arithmetic, Arithmetic)                                                     \
     KERNEL(load_##arithmetic, LoadArgs, LAUNCH_BOUNDS(384, 1)) { load<Arithmetic>(args); }  \
     KERNEL(start_##arithmetic, StartArgs, LAUNCH_BOUNDS(256, 1)) { start<Arithmetic>(args); } \
     KERNEL(digits_##arithmetic, DigitsArgs, LAUNCH_BOUNDS(256, 1)) { digits<Arithmetic>(args); } \
-    ROTATION(arithmetic, Arithmetic, 1, solo, Wait::SOLO, 128, 3)                           \
-    ROTATION(arithmetic, Arithmetic, 2, solo, Wait::SOLO, 128, 2)                           \
+    ROTATION_ALONE(arithmetic, Arithmetic, 1, 3)                                            \
+    ROTATION_ALONE(arithmetic, Arithmetic, 2, 2)                                            \
     ROTATION_OF_GROUP(arithmetic, Arithmetic)
+#define WIDE_KERNELS(arithmetic, Arithmetic)                                                                 \
+    KERNEL(circuit_##arithmetic, CircuitArgs, LAUNCH_BOUNDS(128, 2)) { make_rows<Arithmetic, 2>(args); }     \
+    KERNEL(select_##arithmetic, SelectArgs, LAUNCH_BOUNDS(128, 2)) { select<Arithmetic, 2>(args); }          \
+    KERNEL(gather_##arithmetic, GatherArgs, LAUNCH_BOUNDS(256, 1)) { gather<Arithmetic>(args); }
 
 KERNELS(fft32, Fft32)
 KERNELS(fft64, Fft64)
 KERNELS(split32, Split32)
 KERNELS(ntt64, Ntt64)
+WIDE_KERNELS(fft64, Fft64)
+WIDE_KERNELS(ntt64, Ntt64)
 
+KERNEL(shift_digits, ShiftArgs, LAUNCH_BOUNDS(256, 1)) { shift(args); }
+KERNEL(exponents_64, ExponentsArgs, LAUNCH_BOUNDS(256, 1)) { make_exponents(args); }
 KERNEL(switch_sums, SwitchArgs, LAUNCH_BOUNDS(256, 1)) { sum_products(args); }
 KERNEL(finish_32, FinishArgs, LAUNCH_BOUNDS(256, 1)) { finish<u32>(args); }
 KERNEL(finish_64, FinishArgs, LAUNCH_BOUNDS(256, 1)) { finish<u64>(args); }

@@ -6,7 +6,9 @@ use toroid_tfhe::params::{Gadget, ModulusKind, StageParams};
 use crate::driver::Address;
 
 /// The most rows of a GGSW sample.
-pub(crate) const MAX_ROWS: usize = 16;
+pub(crate) const MAX_ROWS: usize = 18;
+/// The most levels of the gadget of a bit's GGSW sample.
+pub(crate) const MAX_LEVELS: usize = 8;
 /// Rows of the array that a polynomial's points are.
 pub(crate) const POINT_ROWS: usize = 16;
 /// Jobs that a block of the key switch does together.
@@ -22,13 +24,23 @@ pub(crate) struct Digit {
 }
 
 impl Digit {
-    pub(crate) fn new(modulus: ModulusKind, gadget: Gadget, level: usize) -> Digit {
+    fn new(modulus: ModulusKind, gadget: Gadget, level: usize) -> Digit {
         let field = DigitField::new(modulus, gadget, level);
         Digit {
             offset: field.offset(),
             shift: field.shift(),
             log2_base: gadget.log2_base,
         }
+    }
+
+    /// Those of a stage's key switch, of at most [`MAX_ROWS`] levels.
+    pub(crate) fn of_key_switch(params: &StageParams) -> [Digit; MAX_ROWS] {
+        let gadget = params.key_switch;
+        let mut digits = [Digit::default(); MAX_ROWS];
+        for (level, digit) in digits.iter_mut().enumerate().take(gadget.levels) {
+            *digit = Digit::new(params.modulus, gadget, level);
+        }
+        digits
     }
 }
 
@@ -62,6 +74,18 @@ impl Stage {
             steps: params.lwe_dimension as u32,
             component,
             digit,
+        }
+    }
+
+    pub(crate) fn steps(&self) -> u32 {
+        self.steps
+    }
+
+    /// With another number of steps.
+    pub(crate) fn with_steps(self, steps: usize) -> Stage {
+        Stage {
+            steps: steps as u32,
+            ..self
         }
     }
 }
@@ -108,6 +132,9 @@ pub(crate) struct RotateArgs {
     pub(crate) from: u32,
     pub(crate) to: u32,
     pub(crate) at_once: u32,
+    pub(crate) alternating: u32,
+    pub(crate) sample: Address,
+    pub(crate) samples: u32,
     pub(crate) reserved: u32,
     pub(crate) stage: Stage,
 }
@@ -150,8 +177,89 @@ pub(crate) struct FinishArgs {
     pub(crate) words: u32,
 }
 
+/// Of the kernel `shift_digits`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct ShiftArgs {
+    pub(crate) samples: Address,
+    pub(crate) digits: Address,
+    pub(crate) bodies: Address,
+    pub(crate) sums: Address,
+    pub(crate) jobs: u32,
+    pub(crate) masks: u32,
+    pub(crate) levels: u32,
+    pub(crate) log2: u32,
+    pub(crate) steps: u32,
+    pub(crate) reserved: u32,
+    pub(crate) digit: [Digit; MAX_ROWS],
+}
+
+/// Of the kernel `exponents_64`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct ExponentsArgs {
+    pub(crate) sums: Address,
+    pub(crate) bodies: Address,
+    pub(crate) exponents: Address,
+    pub(crate) exponent: Address,
+    pub(crate) addend: u64,
+    pub(crate) jobs: u32,
+    pub(crate) steps: u32,
+    pub(crate) log2_order: u32,
+    pub(crate) log2_slots: u32,
+}
+
+/// Of kernels `circuit_*`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct CircuitArgs {
+    pub(crate) accumulators: Address,
+    pub(crate) key: Address,
+    pub(crate) twiddles: Address,
+    pub(crate) inverse: Address,
+    pub(crate) rows: Address,
+    pub(crate) jobs: u32,
+    pub(crate) levels: u32,
+    pub(crate) half_level: [u64; MAX_LEVELS],
+    pub(crate) stage: Stage,
+}
+
+/// Of kernels `select_*`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct SelectArgs {
+    pub(crate) tables: Address,
+    pub(crate) table: Address,
+    pub(crate) from: Address,
+    pub(crate) to: Address,
+    pub(crate) key: Address,
+    pub(crate) sample: Address,
+    pub(crate) twiddles: Address,
+    pub(crate) inverse: Address,
+    pub(crate) jobs: u32,
+    pub(crate) nodes: u32,
+    pub(crate) stage: Stage,
+}
+
+/// Of kernels `gather_*`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct GatherArgs {
+    pub(crate) accumulators: Address,
+    pub(crate) first: Address,
+    pub(crate) from: Address,
+    pub(crate) samples: Address,
+    pub(crate) bodies: Address,
+    pub(crate) count: u32,
+    pub(crate) index: u32,
+    pub(crate) stage: Stage,
+}
+
 // `kernels/abi.h` states the same sizes.
-const _: () = assert!(size_of::<Digit>() == 16 && size_of::<Stage>() == 336);
-const _: () = assert!(size_of::<LoadArgs>() == 376 && size_of::<StartArgs>() == 376);
-const _: () = assert!(size_of::<RotateArgs>() == 416 && size_of::<DigitsArgs>() == 632);
+const _: () = assert!(size_of::<Digit>() == 16 && size_of::<Stage>() == 376);
+const _: () = assert!(size_of::<LoadArgs>() == 416 && size_of::<StartArgs>() == 416);
+const _: () = assert!(size_of::<RotateArgs>() == 472 && size_of::<DigitsArgs>() == 704);
 const _: () = assert!(size_of::<SwitchArgs>() == 40 && size_of::<FinishArgs>() == 32);
+const _: () = assert!(size_of::<ShiftArgs>() == 344 && size_of::<ExponentsArgs>() == 56);
+const _: () = assert!(size_of::<CircuitArgs>() == 488 && size_of::<SelectArgs>() == 448);
+const _: () = assert!(size_of::<GatherArgs>() == 424);

@@ -1,4 +1,4 @@
-//! The back end: programmable bootstraps on devices, all else on the processor.
+//! The back end: bootstraps on devices, all else on the processor.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use toroid_engine::Requester;
-use toroid_engine::backend::cpu::CpuBackend;
+use toroid_engine::backend::cpu::{Cost, CpuBackend};
 use toroid_engine::backend::schedule::{Pass, Scheduler, Work};
 use toroid_engine::backend::{
     Backend, BackendError, BackendStatistics, BootstrapTask, KeySink, LoadedKey, RingKeys,
@@ -14,22 +14,25 @@ use toroid_engine::backend::{
 };
 use toroid_isa::KeyKind;
 use toroid_tfhe::arithmetic::ArithmeticKind;
+use toroid_tfhe::modulus::Goldilocks;
 use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::seeded::KeyForm;
+use toroid_tfhe::wopbs::Plan;
 
-use crate::device::Device;
+use crate::device::{Context, Device};
 use crate::driver::{DeviceInfo, Driver};
 use crate::error::GpuError;
 use crate::key::{GpuKey, Sink, Store};
 use crate::pass::{self, Job, Keys};
-use crate::shape::{Grouping, Shape};
+use crate::shape::{Grouping, SetShape, Shape, WideShape};
+use crate::wide::Wide;
 
 /// How a back end finds its devices and uses them.
 #[derive(Clone, Debug, Default)]
 pub struct GpuOptions {
     /// The library of the driver; `None`: the one that [`crate::DRIVER_VARIABLE`] names, else the system's.
     pub driver: Option<PathBuf>,
-    /// How blocks do a blind rotation.
+    /// How blocks do a blind rotation; those of wide functions are done by a block each.
     pub grouping: Grouping,
     /// Blocks wait by flags, though the device has clusters.
     pub flags: bool,
@@ -64,7 +67,7 @@ impl DriverInfo {
     }
 }
 
-/// Runs programmable bootstraps on all devices of this machine that can, and everything else on its processor.
+/// Runs bootstraps on all devices of this machine that can, and everything else on its processor.
 pub struct GpuBackend {
     arithmetic: ArithmeticKind,
     grouping: Grouping,
@@ -82,6 +85,8 @@ pub struct GpuBackend {
 /// others have their turn.
 const LARGE_PASS: usize = 64;
 const MAX_PASS: usize = 512;
+/// The same for wide functions.
+const WIDE_PASS: usize = 64;
 
 impl GpuBackend {
     /// A back end on this arithmetic.
@@ -128,15 +133,24 @@ impl GpuBackend {
     /// The most bootstraps of a pass.
     fn most(&self, params: &ParamSet) -> usize {
         let by_degree = LARGE_PASS * 16384 / params.ring_degree;
-        self.most
-            .unwrap_or(by_degree.clamp(LARGE_PASS, MAX_PASS))
-            .max(1)
+        let most = if params.is_wide() {
+            WIDE_PASS
+        } else {
+            by_degree.clamp(LARGE_PASS, MAX_PASS)
+        };
+        self.most.unwrap_or(most).max(1)
+    }
+
+    /// The layout of a set; `None` where the processor does its bootstraps.
+    fn shape(&self, params: &ParamSet) -> Result<Option<SetShape>, GpuError> {
+        let shared = self.devices().map(|device| device.shared_memory).min();
+        SetShape::new(params, self.arithmetic, shared.unwrap_or_default() as usize)
     }
 
     /// Whether devices do the bootstraps of a set, else the processor.
     #[must_use]
     pub fn computes(&self, params: &ParamSet) -> bool {
-        !params.is_wide()
+        matches!(self.shape(params), Ok(Some(_)))
     }
 
     /// Its devices.
@@ -193,9 +207,8 @@ impl Work for Bootstraps<'_> {
         self.backend.most(self.params)
     }
 
-    /// Words of the key that a blind rotation reads.
     fn cost(&self, task: &BootstrapTask<'_>) -> u64 {
-        (task.test_vectors.len() * self.params.lwe_dimension * self.params.ggsw_words()) as u64
+        Cost::new(self.params).of(task)
     }
 
     fn slots(&self, _: usize) -> usize {
@@ -211,6 +224,35 @@ impl Work for Bootstraps<'_> {
             bootstrapping: self.bootstrapping.on(stores, used.device, &context)?,
             key_switching: self.key_switching.on(stores, used.device, &context)?,
         };
+        let use_device = Use {
+            work: self,
+            store: &stores[used.device],
+            context: &context,
+            keys: &keys,
+        };
+        match self.bootstrapping.shape() {
+            SetShape::Programmable(shape) => use_device.programmable(shape, pass, results)?,
+            SetShape::Wide(shape) => use_device.wide(shape, pass, results)?,
+        }
+        Ok(())
+    }
+}
+
+/// A device in use, with its keys.
+struct Use<'a> {
+    work: &'a Bootstraps<'a>,
+    store: &'a Store,
+    context: &'a Context,
+    keys: &'a Keys,
+}
+
+impl Use<'_> {
+    fn programmable(
+        &self,
+        shape: &Shape,
+        pass: &Pass<'_>,
+        results: &mut [u8],
+    ) -> Result<(), GpuError> {
         let jobs: Vec<Job<'_>> = pass
             .tasks
             .iter()
@@ -221,24 +263,57 @@ impl Work for Bootstraps<'_> {
                 })
             })
             .collect();
-        let sample_bytes = self.params.lwe_bytes();
-        let most = self.most();
+        let sample_bytes = self.work.params.lwe_bytes();
+        let most = self.work.most();
         // A single task may have more functions than a pass has room for.
         for (jobs, results) in jobs
             .chunks(most)
             .zip(results.chunks_mut(most * sample_bytes))
         {
             loop {
-                let shape = self.bootstrapping.shape();
-                let grouping = self.backend.grouping;
-                match pass::run(&context, shape, grouping, &keys, jobs, results, pass.cancel) {
+                let grouping = self.work.backend.grouping;
+                match pass::run(
+                    self.context,
+                    shape,
+                    grouping,
+                    self.keys,
+                    jobs,
+                    results,
+                    pass.cancel,
+                ) {
                     // Keys that nobody uses make room for the pass.
-                    Err(GpuError::Memory { .. }) if stores[used.device].drop_key(&context) => {}
+                    Err(GpuError::Memory { .. }) if self.store.drop_key(self.context) => {}
                     done => break done?,
                 }
             }
         }
         Ok(())
+    }
+
+    fn wide(&self, shape: &WideShape, pass: &Pass<'_>, results: &mut [u8]) -> Result<(), GpuError> {
+        let key = self.work.bootstrapping.shape();
+        let begins = |kind| key.parts(kind).into_iter().map(|(_, at)| at);
+        let mut of_key = begins(KeyKind::Bootstrapping);
+        let mut of_switching = begins(KeyKind::KeySwitching);
+        let mut wide = Wide {
+            context: self.context,
+            params: self.work.params,
+            shape,
+            keys: self.keys,
+            bootstrapping: std::array::from_fn(|_| of_key.next().unwrap_or_default()),
+            key_switching: std::array::from_fn(|_| of_switching.next().unwrap_or_default()),
+            most: self.work.most(),
+            cancel: pass.cancel,
+        };
+        loop {
+            match wide.run(pass.tasks, results) {
+                // Keys that nobody uses make room for the pass; then it is done in smaller parts.
+                Err(GpuError::Memory { .. })
+                    if self.context.drop_lanes() || self.store.drop_key(self.context) => {}
+                Err(GpuError::Memory { .. }) if wide.most > 1 => wide.most /= 2,
+                done => return done,
+            }
+        }
     }
 }
 
@@ -258,10 +333,14 @@ impl Backend for GpuBackend {
         form: KeyForm,
     ) -> Result<Box<dyn KeySink>, BackendError> {
         let of_bootstraps = matches!(kind, KeyKind::Bootstrapping | KeyKind::KeySwitching);
-        if params.is_wide() || !of_bootstraps {
+        let shape = if of_bootstraps {
+            self.shape(params)?
+        } else {
+            None
+        };
+        let Some(shape) = shape else {
             return self.cpu.begin_key(params, kind, form);
-        }
-        let shape = Shape::new(params, self.arithmetic)?;
+        };
         // A pair of keys comes to one device.
         let count = self.keys.fetch_add(1, Ordering::Relaxed);
         let device = count / 2 % self.stores.len();
@@ -278,7 +357,8 @@ impl Backend for GpuBackend {
         results: &mut [u8],
         requester: Requester<'_>,
     ) -> Result<(), BackendError> {
-        if params.is_wide() {
+        let is_here = |key: &dyn LoadedKey| key.as_any().is::<GpuKey>();
+        if params.is_wide() && !is_here(bootstrapping) && !is_here(key_switching) {
             let cpu = &self.cpu;
             return cpu.bootstrap_batch(
                 params,
@@ -296,6 +376,12 @@ impl Backend for GpuBackend {
             key_switching: loaded(key_switching)?,
             params,
         };
+        if params.is_wide() {
+            for task in tasks {
+                let plan = Plan::<Goldilocks>::new(params).map_err(GpuError::Key)?;
+                plan.check_bits(task.input_bits).map_err(GpuError::Key)?;
+            }
+        }
         for (key, kind) in [
             (bootstrapping, KeyKind::Bootstrapping),
             (key_switching, KeyKind::KeySwitching),
@@ -311,10 +397,9 @@ impl Backend for GpuBackend {
     }
 
     fn batch_hint(&self, params: &ParamSet) -> usize {
-        if params.is_wide() {
-            self.cpu.batch_hint(params)
-        } else {
-            self.most(params) * self.scheduler.slots()
+        match self.shape(params) {
+            Ok(None) => self.cpu.batch_hint(params),
+            _ => self.most(params) * self.scheduler.slots(),
         }
     }
 
@@ -330,8 +415,12 @@ impl Backend for GpuBackend {
         rows: usize,
         requester: Requester<'_>,
     ) -> Result<Vec<u8>, BackendError> {
-        self.cpu
-            .pack(params, bootstrapping, samples, rows, requester)
+        let on_host = match bootstrapping.as_any().downcast_ref::<GpuKey>() {
+            Some(key) => Some(key.on_host(&self.cpu)?),
+            None => None,
+        };
+        let key = on_host.as_deref().unwrap_or(bootstrapping);
+        self.cpu.pack(params, key, samples, rows, requester)
     }
 
     fn run_ring(

@@ -85,7 +85,7 @@ mod tests {
     use toroid_tfhe::params::{GATE, MESSAGE4, MESSAGE7, PAPER};
 
     use super::*;
-    use crate::pass::{CHUNK_MS, FIRST_STEPS};
+    use crate::launch::{CHUNK_MS, FIRST_STEPS};
 
     /// A call that is cancelled waits for at most two launches, so for two milliseconds. The first launches of a pass have a fixed number of
     /// steps and must be shorter, alone and where each block of an H200 has several rotations; those that follow have as many as come to a

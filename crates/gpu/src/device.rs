@@ -75,6 +75,8 @@ pub(crate) struct Context {
     clusters: bool,
     module: Handle,
     functions: Mutex<HashMap<String, Handle>>,
+    /// The shared memory that each kernel was allowed to take: the most of all launches, since others may be about to launch it, too.
+    allowed: Mutex<HashMap<Handle, u32>>,
     /// Of complex points (true) or field elements, by their number.
     twiddles: Mutex<HashMap<(bool, usize), Arc<Twiddles>>>,
     /// What no pass uses at the moment.
@@ -85,7 +87,14 @@ pub(crate) struct Context {
 pub(crate) struct Twiddles {
     pub(crate) forward: Buffer,
     /// `None`: the conjugates of the others.
-    pub(crate) inverse: Option<Buffer>,
+    inverse: Option<Buffer>,
+}
+
+impl Twiddles {
+    /// The table that kernels take for the inverse.
+    pub(crate) fn inverse(&self) -> &Buffer {
+        self.inverse.as_ref().unwrap_or(&self.forward)
+    }
 }
 
 /// A context held open by a thread.
@@ -269,6 +278,7 @@ impl Context {
             clusters: device.clusters,
             module,
             functions: Mutex::default(),
+            allowed: Mutex::default(),
             twiddles: Mutex::default(),
             lanes: Mutex::default(),
         })
@@ -383,12 +393,18 @@ impl Context {
         /// Larger clusters must be asked for.
         const PORTABLE: u32 = 8;
         let driver = &self.shared.driver;
-        let shared = driver.set_function(
-            kernel.0,
-            FunctionAttribute::DynamicSharedMemory,
-            shape.shared,
-        );
-        self.shared.watch(shared)?;
+        let mut allowed = self.allowed.lock();
+        let most = allowed.entry(kernel.0).or_default();
+        if shape.shared > *most {
+            let shared = driver.set_function(
+                kernel.0,
+                FunctionAttribute::DynamicSharedMemory,
+                shape.shared,
+            );
+            self.shared.watch(shared)?;
+            *most = shape.shared;
+        }
+        drop(allowed);
         if matches!(shape.together, Together::Clusters(size) if size > PORTABLE) {
             let allowed = driver.set_function(kernel.0, FunctionAttribute::NonPortableClusters, 1);
             self.shared.watch(allowed)?;

@@ -10,24 +10,31 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use rayon::prelude::*;
-use toroid_engine::backend::{BackendError, KeySink, LoadedKey};
+use toroid_engine::backend::cpu::CpuBackend;
+use toroid_engine::backend::{Backend, BackendError, KeySink, LoadedKey};
 use toroid_isa::KeyKind;
 use toroid_ring::goldilocks;
 use toroid_ring::ntt::NttPlan;
 use toroid_ring::simd::SimdLevel;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::bootstrap::{RowLoader, RowReceiver};
-use toroid_tfhe::key_loader::{KeyLoader, SeededKeySwitchingKeyLoader, SeededRowLoader};
+use toroid_tfhe::key_loader::{
+    KeyLoader, PartsLoader, SeededKeySwitchingKeyLoader, SeededRowLoader,
+};
 use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use toroid_tfhe::modulus::Modulus;
-use toroid_tfhe::params::{ModulusKind, ParamSet};
+use toroid_tfhe::params::{ModulusKind, ParamSet, StageParams};
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::with_modulus;
 
 use crate::abi::LoadArgs;
 use crate::device::{Buffer, Context, Device, Event, Pinned, Stream};
+use crate::driver::Address;
 use crate::error::GpuError;
-use crate::shape::Shape;
+use crate::shape::{SetShape, Shape};
+
+/// Bytes of a key that are converted in one go.
+const PIECE: usize = 1 << 20;
 
 /// A device and the keys that it holds.
 pub(crate) struct Store {
@@ -82,29 +89,36 @@ impl Store {
     }
 }
 
-/// A key of a set with programmable bootstraps.
+/// A key of a set whose bootstraps devices do.
 pub(crate) struct GpuKey {
     params: ParamSet,
     kind: KeyKind,
-    shape: Shape,
+    shape: SetShape,
     form: KeyForm,
     /// As they came.
     bytes: Vec<u8>,
     /// On each device.
     places: Vec<Arc<Place>>,
-}
-
-/// Bytes of a key on a device.
-fn device_bytes(shape: &Shape, kind: KeyKind) -> usize {
-    match kind {
-        KeyKind::KeySwitching => shape.params().key_switching_bytes() as usize,
-        _ => shape.key_bytes(),
-    }
+    /// As the processor uses it, from the first time on that it does.
+    host: Mutex<Option<Arc<dyn LoadedKey>>>,
 }
 
 impl GpuKey {
-    pub(crate) fn shape(&self) -> &Shape {
+    pub(crate) fn shape(&self) -> &SetShape {
         &self.shape
+    }
+
+    /// The key as the processor uses it, for what devices do not do.
+    pub(crate) fn on_host(&self, cpu: &CpuBackend) -> Result<Arc<dyn LoadedKey>, BackendError> {
+        let mut host = self.host.lock();
+        if let Some(key) = &*host {
+            return Ok(Arc::clone(key));
+        }
+        let mut sink = cpu.begin_key(&self.params, self.kind, self.form)?;
+        for piece in self.bytes.chunks(PIECE) {
+            sink.write(piece)?;
+        }
+        Ok(Arc::clone(host.insert(sink.finish()?)))
     }
 
     /// Whether this device holds it.
@@ -130,16 +144,15 @@ impl GpuKey {
             return Ok(Arc::clone(buffer));
         }
         *held = None;
-        /// Bytes that are converted in one go.
-        const PIECE: usize = 1 << 20;
-        let target = Arc::new(store.allocate(context, device_bytes(&self.shape, self.kind))?);
+        let target = Arc::new(store.allocate(context, self.shape.bytes(self.kind))?);
         let on = Target {
             stores: Arc::clone(stores),
             device,
             context: Arc::clone(context),
             buffer: Arc::clone(&target),
+            offset: 0,
         };
-        let mut loading = begin(&self.shape, self.kind, self.form, &on)?;
+        let mut loading = self.begin(&on)?;
         for piece in self.bytes.chunks(PIECE) {
             loading.write(piece)?;
         }
@@ -159,7 +172,7 @@ impl LoadedKey for GpuKey {
     }
 
     fn bytes(&self) -> u64 {
-        device_bytes(&self.shape, self.kind) as u64
+        self.shape.bytes(self.kind) as u64
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -174,6 +187,14 @@ struct Target {
     device: usize,
     context: Arc<Context>,
     buffer: Arc<Buffer>,
+    /// Where in the buffer.
+    offset: usize,
+}
+
+impl Target {
+    fn address(&self) -> Address {
+        self.buffer.address() + self.offset as u64
+    }
 }
 
 /// Takes a key's bytes to a device.
@@ -182,71 +203,104 @@ trait Loading: Send {
     fn finish(self: Box<Self>) -> Result<(), GpuError>;
 }
 
-/// Begins to load a key into a buffer; `context` is open.
-fn begin(
-    shape: &Shape,
-    kind: KeyKind,
-    form: KeyForm,
-    target: &Target,
-) -> Result<Box<dyn Loading>, GpuError> {
-    with_modulus!(shape.params().modulus, M => match kind {
-        KeyKind::KeySwitching => begin_switching::<M>(shape, form, target),
-        _ => begin_rows::<M>(shape, form, target),
-    })
+impl GpuKey {
+    /// Begins to load it into a buffer; the target's context is open.
+    fn begin(&self, target: &Target) -> Result<Box<dyn Loading>, GpuError> {
+        with_modulus!(self.params.modulus, M => match self.kind {
+            KeyKind::KeySwitching => self.begin_switching::<M>(target),
+            _ => self.begin_rows::<M>(target),
+        })
+    }
+
+    /// The stage's part of the key: its shape, and where it is loaded to.
+    fn part(&self, stage: &StageParams, target: &Target) -> Result<(Shape, Target), GpuError> {
+        let mut parts = self.shape.parts(self.kind).into_iter();
+        let part = parts.find(|(shape, _)| shape.params() == stage);
+        let (shape, offset) =
+            part.ok_or_else(|| GpuError::Unsupported(format!("{}: a key of it", stage.name)))?;
+        let target = Target {
+            offset,
+            ..target.clone()
+        };
+        Ok((shape, target))
+    }
+
+    fn begin_rows<M: Modulus>(&self, target: &Target) -> Result<Box<dyn Loading>, GpuError> {
+        let (params, form) = (&self.params, self.form);
+        let rows = |stage: &StageParams| -> Result<_, GpuError> {
+            let (shape, target) = self.part(stage, target)?;
+            let upload = Upload::<M>::new(&shape, &target)?;
+            Ok(RowLoader::with_receiver(stage, upload)?)
+        };
+        let seeded = |stage: &StageParams| -> Result<_, GpuError> {
+            Ok(SeededRowLoader::with_loader(form, rows(stage)?))
+        };
+        Ok(match form {
+            KeyForm::Expanded => Box::new(PartsLoader::bootstrapping(params, form, rows)?),
+            KeyForm::Seeded | KeyForm::SeededWords => {
+                Box::new(PartsLoader::bootstrapping(params, form, seeded)?)
+            }
+        })
+    }
+
+    fn begin_switching<M: Modulus>(&self, target: &Target) -> Result<Box<dyn Loading>, GpuError> {
+        let simd = SimdLevel::best();
+        let (params, form) = (&self.params, self.form);
+        let expanded = |stage: &StageParams| -> Result<_, GpuError> {
+            let (_, target) = self.part(stage, target)?;
+            let loader = KeySwitchingKeyLoader::<M>::new(stage, simd)?;
+            Ok(Switching { loader, target })
+        };
+        let seeded = |stage: &StageParams| -> Result<_, GpuError> {
+            let (_, target) = self.part(stage, target)?;
+            let loader = SeededKeySwitchingKeyLoader::<M>::new(stage, simd)?;
+            Ok(Switching { loader, target })
+        };
+        Ok(match form {
+            KeyForm::Expanded => Box::new(PartsLoader::key_switching(params, form, expanded)?),
+            KeyForm::Seeded | KeyForm::SeededWords => {
+                Box::new(PartsLoader::key_switching(params, form, seeded)?)
+            }
+        })
+    }
 }
 
-fn begin_rows<M: Modulus>(
-    shape: &Shape,
-    form: KeyForm,
-    target: &Target,
-) -> Result<Box<dyn Loading>, GpuError> {
-    let upload = Upload::<M>::new(shape, target)?;
-    let rows = RowLoader::with_receiver(shape.params(), upload)?;
-    Ok(match form {
-        KeyForm::Expanded => Box::new(rows),
-        KeyForm::Seeded | KeyForm::SeededWords => {
-            Box::new(SeededRowLoader::with_loader(form, rows))
-        }
-    })
+impl<L: KeyLoader<Key = (), Error = GpuError> + Send> Loading for PartsLoader<L> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), GpuError> {
+        KeyLoader::write(self, bytes)
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), GpuError> {
+        KeyLoader::finish(*self).map(drop)
+    }
 }
 
-fn begin_switching<M: Modulus>(
-    shape: &Shape,
-    form: KeyForm,
-    target: &Target,
-) -> Result<Box<dyn Loading>, GpuError> {
-    let simd = SimdLevel::best();
-    let target = target.clone();
-    let params = shape.params();
-    Ok(match form {
-        KeyForm::Expanded => Box::new(Switching {
-            loader: KeySwitchingKeyLoader::<M>::new(params, simd)?,
-            target,
-        }),
-        KeyForm::Seeded | KeyForm::SeededWords => Box::new(Switching {
-            loader: SeededKeySwitchingKeyLoader::<M>::new(params, simd)?,
-            target,
-        }),
-    })
-}
-
-/// The key-switching key, which goes to the device as it is once it is whole.
+/// A key-switching key, which goes to the device as it is once it is whole.
 struct Switching<L> {
     loader: L,
     target: Target,
 }
 
-impl<M: Modulus, L: KeyLoader<Key = KeySwitchingKey<M>> + Send> Loading for Switching<L> {
+impl<M, L> KeyLoader for Switching<L>
+where
+    M: Modulus,
+    L: KeyLoader<Key = KeySwitchingKey<M>, Error = TfheError>,
+{
+    type Key = ();
+    type Error = GpuError;
+
     fn write(&mut self, bytes: &[u8]) -> Result<(), GpuError> {
         Ok(self.loader.write(bytes)?)
     }
 
-    fn finish(self: Box<Self>) -> Result<(), GpuError> {
-        let Switching { loader, target } = *self;
+    fn finish(self) -> Result<(), GpuError> {
+        let Switching { loader, target } = self;
         let key = loader.finish()?;
         let _open = target.context.enter()?;
         let stream = target.context.stream()?;
-        stream.upload_now(&target.buffer, bytemuck::cast_slice(key.words()))
+        // SAFETY: the target has room for the part, and the words stay where they are until they have been copied.
+        unsafe { stream.upload(target.address(), bytemuck::cast_slice(key.words()))? };
+        stream.synchronize()
     }
 }
 
@@ -317,7 +371,7 @@ impl<M: Modulus> Upload<M> {
         let twiddles = context.twiddles(self.shape.is_complex(), self.shape.points())?;
         let arguments = LoadArgs {
             source: batch.source.address(),
-            key: self.target.buffer.address(),
+            key: self.target.address(),
             twiddles: twiddles.forward.address(),
             first: (first * (params.glwe_dimension + 1)) as u64,
             count: polynomials as u32,
@@ -376,26 +430,6 @@ impl<M: Modulus> RowReceiver<M> for Upload<M> {
     }
 }
 
-impl<M: Modulus> Loading for RowLoader<M, Upload<M>> {
-    fn write(&mut self, bytes: &[u8]) -> Result<(), GpuError> {
-        RowLoader::write(self, bytes)
-    }
-
-    fn finish(self: Box<Self>) -> Result<(), GpuError> {
-        RowLoader::finish(*self)
-    }
-}
-
-impl<M: Modulus> Loading for SeededRowLoader<M, Upload<M>> {
-    fn write(&mut self, bytes: &[u8]) -> Result<(), GpuError> {
-        SeededRowLoader::write(self, bytes)
-    }
-
-    fn finish(self: Box<Self>) -> Result<(), GpuError> {
-        SeededRowLoader::finish(*self)
-    }
-}
-
 /// Takes a key's bytes as they come, and has a device convert them at the same time.
 pub(crate) struct Sink {
     stores: Arc<[Store]>,
@@ -416,7 +450,7 @@ impl Sink {
         device: usize,
         params: &ParamSet,
         kind: KeyKind,
-        (shape, form): (Shape, KeyForm),
+        (shape, form): (SetShape, KeyForm),
     ) -> Sink {
         Sink {
             stores: Arc::clone(stores),
@@ -428,6 +462,7 @@ impl Sink {
                 form,
                 bytes: Vec::new(),
                 places: stores.iter().map(|_| Arc::default()).collect(),
+                host: Mutex::default(),
             },
             started: None,
         }
@@ -437,17 +472,16 @@ impl Sink {
         let store = &self.stores[self.device];
         let context = store.device.context()?;
         let open = context.enter()?;
-        let GpuKey {
-            shape, kind, form, ..
-        } = &self.key;
-        let buffer = Arc::new(store.allocate(&context, device_bytes(shape, *kind))?);
+        let GpuKey { shape, kind, .. } = &self.key;
+        let buffer = Arc::new(store.allocate(&context, shape.bytes(*kind))?);
         let target = Target {
             stores: Arc::clone(&self.stores),
             device: self.device,
             context: Arc::clone(&context),
             buffer,
+            offset: 0,
         };
-        let loading = begin(shape, *kind, *form, &target)?;
+        let loading = self.key.begin(&target)?;
         drop(open);
         Ok(Started { target, loading })
     }

@@ -9,9 +9,11 @@ mod driver;
 mod error;
 mod image;
 mod key;
+mod launch;
 mod pass;
 mod shape;
 mod twiddles;
+mod wide;
 
 pub use backend::{DriverInfo, GpuBackend, GpuOptions};
 pub use choice::{BackendName, Chosen};

@@ -1,6 +1,5 @@
 //! A pass: bootstraps under one pair of keys, from samples to samples.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use toroid_task::CancelToken;
@@ -9,18 +8,11 @@ use toroid_tfhe::modulus::Modulus;
 use toroid_tfhe::params::StageParams;
 use toroid_tfhe::with_modulus;
 
-use crate::abi::{Digit, DigitsArgs, FinishArgs, MAX_ROWS, RotateArgs, StartArgs, SwitchArgs};
-use crate::device::{Buffer, Context, EVENTS, Lane};
-use crate::driver::{Address, LaunchShape, Together};
+use crate::abi::{Digit, DigitsArgs, FinishArgs, StartArgs};
+use crate::device::{Buffer, Context, Lane};
 use crate::error::GpuError;
+use crate::launch::{FLAG_BYTES, Layout, Rotating, distinct, switch_sums};
 use crate::shape::{Grouping, Rotation, Shape};
-
-/// How long a launch of steps should take: the token is looked at after each, while the next runs.
-pub(crate) const CHUNK_MS: f32 = 1.0;
-/// Steps of the first launches, whose time says how many the others have.
-pub(crate) const FIRST_STEPS: u32 = 8;
-/// Bytes that the memory of each array is a multiple of.
-const ALIGNMENT: usize = 256;
 
 /// One bootstrap.
 #[derive(Clone, Copy)]
@@ -35,21 +27,6 @@ pub(crate) struct Keys {
     pub(crate) key_switching: Arc<Buffer>,
 }
 
-/// Arrays one after another in one memory.
-#[derive(Default)]
-struct Layout {
-    end: usize,
-}
-
-impl Layout {
-    /// Where an array of so many bytes begins.
-    fn place(&mut self, bytes: usize) -> usize {
-        let at = self.end;
-        self.end += bytes.next_multiple_of(ALIGNMENT);
-        at
-    }
-}
-
 /// What the host sends: test vectors, each once, and exponents.
 struct Input<'a> {
     vectors: Vec<&'a [u8]>,
@@ -59,24 +36,6 @@ struct Input<'a> {
     exponent: Vec<u32>,
     /// By which each step turns it.
     exponents: Vec<u32>,
-}
-
-/// Test vectors without those that are there already, and the number of that of each job.
-fn distinct<'a>(jobs: &[Job<'a>]) -> (Vec<&'a [u8]>, Vec<u32>) {
-    let mut vectors = Vec::new();
-    // Those of one request are the same memory, so that most need no comparison of words.
-    let mut by_place = HashMap::new();
-    let mut by_words = HashMap::new();
-    let numbers = jobs.iter().map(|job| {
-        *by_place.entry(job.test_vector.as_ptr()).or_insert_with(|| {
-            *by_words.entry(job.test_vector).or_insert_with(|| {
-                vectors.push(job.test_vector);
-                vectors.len() as u32 - 1
-            })
-        })
-    });
-    let numbers = numbers.collect();
-    (vectors, numbers)
 }
 
 fn exponents<M: Modulus>(params: &StageParams, jobs: &[Job<'_>]) -> (Vec<u32>, Vec<u32>) {
@@ -106,7 +65,7 @@ pub(crate) fn run(
         return Ok(());
     }
     let params = shape.params();
-    let (vectors, vector) = distinct(jobs);
+    let (vectors, vector) = distinct(jobs.iter().map(|job| job.test_vector));
     let (exponent, exponents) = with_modulus!(params.modulus, M => exponents::<M>(params, jobs));
     let input = Input {
         vectors,
@@ -146,9 +105,6 @@ struct Pass<'a> {
     memory: usize,
     host: usize,
 }
-
-/// Bytes of a group's flags.
-const FLAG_BYTES: usize = 128;
 
 impl<'a> Pass<'a> {
     fn new(
@@ -255,36 +211,32 @@ impl<'a> Pass<'a> {
             stream.upload(at(0), bytes)?;
             stream.launch(kernel, &launch, &start)?;
         }
-        let rotated = self.rotate(lane, keys, cancel);
+        let rotating = Rotating {
+            shape,
+            rotation: self.rotation,
+            jobs: self.jobs,
+            accumulators: at(self.accumulators),
+            exponents: at(self.exponents),
+            key: keys.bootstrapping.address(),
+            exchange: at(self.exchange),
+            flags: at(self.flags),
+        };
+        let rotated = rotating.by_key(context, lane, cancel);
         if rotated.is_err() {
             // The lane goes to others, or its memory back. Where this fails, too, it is for the same reason.
             let _ = stream.synchronize();
         }
         rotated?;
 
-        let key_switch = params.key_switch;
-        let mut digit = [Digit::default(); MAX_ROWS];
-        for (level, digit) in digit.iter_mut().enumerate().take(key_switch.levels) {
-            *digit = Digit::new(params.modulus, key_switch, level);
-        }
         let digits = DigitsArgs {
             accumulators: at(self.accumulators),
             digits: at(self.digits),
             bodies: at(self.bodies),
             sums: at(self.sums),
             jobs,
-            levels: key_switch.levels as u32,
-            digit,
+            levels: params.key_switch.levels as u32,
+            digit: Digit::of_key_switch(params),
             stage,
-        };
-        let switch = SwitchArgs {
-            digits: at(self.digits),
-            key: keys.key_switching.address(),
-            sums: at(self.sums),
-            jobs,
-            rows: params.key_switching_samples() as u32,
-            words: params.lwe_words() as u32,
-            reserved: 0,
         };
         let finish = FinishArgs {
             sums: at(self.sums),
@@ -293,133 +245,21 @@ impl<'a> Pass<'a> {
             jobs,
             words: params.lwe_words() as u32,
         };
-        let kernels = [
-            context.kernel(&shape.kernel_name("digits"))?,
-            context.kernel("switch_sums")?,
-            context.kernel(&format!("finish_{}", 8 * params.modulus.word_bytes()))?,
-        ];
-        let summing = shape.switch(context.info().processors, self.jobs);
+        let kernel = context.kernel(&shape.kernel_name("digits"))?;
+        // SAFETY: as above.
+        unsafe { stream.launch(kernel, &launch, &digits)? };
+        let switched = [at(self.digits), keys.key_switching.address(), at(self.sums)];
+        switch_sums(context, lane, shape, self.jobs, switched)?;
+        let kernel = context.kernel(&format!("finish_{}", 8 * params.modulus.word_bytes()))?;
         let making = shape.samples(self.jobs);
         let samples = &mut lane.host.words_mut()[..results.len()];
-        // SAFETY: as above; the key is of this set, and the samples are looked at after the stream has been waited for.
+        // SAFETY: as above; the samples are looked at after the stream has been waited for.
         unsafe {
-            stream.launch(kernels[0], &launch, &digits)?;
-            stream.launch(kernels[1], &summing, &switch)?;
-            stream.launch(kernels[2], &making, &finish)?;
+            stream.launch(kernel, &making, &finish)?;
             stream.download(samples, at(self.samples))?;
         }
         stream.synchronize()?;
         results.copy_from_slice(&lane.host.words()[..results.len()]);
         Ok(())
-    }
-
-    /// Does all steps, in launches of about [`CHUNK_MS`], of which two are on their way at most.
-    fn rotate(&self, lane: &Lane, keys: &Keys, cancel: &CancelToken) -> Result<(), GpuError> {
-        let shape = self.shape;
-        let Rotation {
-            kernel,
-            launch,
-            group,
-            groups,
-            at_once,
-        } = self.rotation;
-        let at = |place: usize| -> Address { lane.memory.address() + place as u64 };
-        let twiddles = self.context.twiddles(shape.is_complex(), shape.points())?;
-        let inverse = twiddles.inverse.as_ref().unwrap_or(&twiddles.forward);
-        let steps = shape.params().lwe_dimension as u32;
-        let mut arguments = RotateArgs {
-            accumulators: at(self.accumulators),
-            exponents: at(self.exponents),
-            key: keys.bootstrapping.address(),
-            twiddles: twiddles.forward.address(),
-            inverse: inverse.address(),
-            exchange: at(self.exchange),
-            flags: at(self.flags),
-            jobs: self.jobs as u32,
-            group,
-            from: 0,
-            to: 0,
-            at_once,
-            reserved: 0,
-            stage: shape.stage,
-        };
-        let (stream, events) = (&lane.stream, &lane.events);
-        let mut chunk = FIRST_STEPS;
-        // Steps of the launch that is on its way and not waited for.
-        let mut before = None;
-        stream.record(&events[0])?;
-        let mut number = 0;
-        while arguments.to < steps {
-            if cancel.is_cancelled() {
-                return Err(GpuError::Cancelled);
-            }
-            arguments.from = arguments.to;
-            arguments.to = (arguments.from + chunk).min(steps);
-            self.launch_steps(lane, &launch, kernel, &arguments, groups)?;
-            number += 1;
-            stream.record(&events[number % EVENTS])?;
-            if let Some(steps) = before.replace(arguments.to - arguments.from) {
-                let ended = &events[(number - 1) % EVENTS];
-                ended.synchronize()?;
-                let took = ended.since(&events[(number + EVENTS - 2) % EVENTS])?;
-                chunk = steps_for(steps, took);
-            }
-        }
-        Ok(())
-    }
-
-    fn launch_steps(
-        &self,
-        lane: &Lane,
-        launch: &LaunchShape,
-        kernel: crate::device::Kernel,
-        arguments: &RotateArgs,
-        groups: u32,
-    ) -> Result<(), GpuError> {
-        // SAFETY: `Pass::new` gave every array its room, and the key and the twiddles are of this set.
-        unsafe {
-            if launch.together == Together::All {
-                lane.stream
-                    .zero(arguments.flags, FLAG_BYTES * groups as usize)?;
-            }
-            lane.stream.launch(kernel, launch, arguments)
-        }
-    }
-}
-
-/// How many steps take [`CHUNK_MS`], where `steps` took so long. Some times more than before at most: a short time may be a chance.
-fn steps_for(steps: u32, took_ms: f32) -> u32 {
-    const FASTER: f32 = 4.0;
-    let factor = if took_ms > 0.0 {
-        (CHUNK_MS / took_ms).min(FASTER)
-    } else {
-        FASTER
-    };
-    ((steps as f32 * factor) as u32).max(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn launches_come_to_the_time_that_they_should_take() {
-        assert_eq!(steps_for(8, 1.0), 8);
-        assert_eq!(steps_for(8, 0.5), 16);
-        assert_eq!(steps_for(8, 0.0), 32);
-        assert_eq!(steps_for(8, 1e-3), 32);
-        assert_eq!(steps_for(8, 1e3), 1);
-    }
-
-    #[test]
-    fn test_vectors_are_sent_once() {
-        let vectors = [vec![1, 2], vec![3, 4], vec![1, 2]];
-        let jobs = [0, 1, 2, 1, 0].map(|at: usize| Job {
-            test_vector: &vectors[at],
-            sample: &[],
-        });
-        let (found, numbers) = distinct(&jobs);
-        assert_eq!(found, [&[1, 2], &[3, 4]]);
-        assert_eq!(numbers, [0, 1, 0, 1, 0]);
     }
 }

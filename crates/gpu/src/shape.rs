@@ -1,7 +1,8 @@
 //! How a parameter set is laid out on a device, and in which shapes its kernels are launched.
 
+use toroid_isa::KeyKind;
 use toroid_tfhe::arithmetic::ArithmeticKind;
-use toroid_tfhe::params::{ModulusKind, ParamSet, StageParams};
+use toroid_tfhe::params::{ModulusKind, ModulusSwitch, ParamSet, StageParams, WopbsParams};
 
 use crate::abi::{self, MAX_ROWS, POINT_ROWS, Stage};
 use crate::device::{Context, Kernel};
@@ -29,7 +30,7 @@ pub enum Grouping {
     Group(u32),
 }
 
-/// A parameter set in one arithmetic.
+/// A stage in one arithmetic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     arithmetic: Arithmetic,
@@ -39,6 +40,8 @@ pub(crate) struct Shape {
 
 /// The largest ring degree of which a block alone does a rotation.
 const SOLO_DEGREE: usize = 2048;
+/// The fewest points of a row.
+const COLUMNS: usize = 8;
 /// Sizes of groups, and the one of them that gives the most where not all rotations run at once.
 const GROUPS: [u32; 4] = [16, 8, 4, 2];
 const THROUGHPUT_GROUP: u32 = 4;
@@ -70,33 +73,36 @@ fn blocks_for(entries: usize, lines: usize) -> LaunchShape {
 }
 
 impl Shape {
-    /// The layout of a set with programmable bootstraps.
-    pub(crate) fn new(params: &ParamSet, arithmetic: ArithmeticKind) -> Result<Shape, GpuError> {
-        let stage = &params.stage;
+    /// The layout of a stage.
+    pub(crate) fn new(params: &StageParams, arithmetic: ArithmeticKind) -> Result<Shape, GpuError> {
         let unsupported =
             |what: String| Err(GpuError::Unsupported(format!("{}: {what}", params.name)));
-        if !(1..=2).contains(&stage.glwe_dimension) {
+        if !(1..=2).contains(&params.glwe_dimension) {
             return unsupported(format!(
                 "{} mask components, 1 or 2 are done",
-                stage.glwe_dimension
+                params.glwe_dimension
             ));
         }
-        if stage.ggsw_rows() > MAX_ROWS || stage.key_switch.levels > MAX_ROWS {
+        if params.ggsw_rows() > MAX_ROWS || params.key_switch.levels > MAX_ROWS {
             return unsupported(format!("more than {MAX_ROWS} digits"));
         }
-        if stage.key_switch.log2_base > 8 {
+        if params.key_switch.log2_base > 8 {
             return unsupported("digits of a key switch above 8 bits".to_owned());
         }
-        Ok(Shape {
-            arithmetic: match (arithmetic, stage.modulus) {
+        let shape = Shape {
+            arithmetic: match (arithmetic, params.modulus) {
                 (ArithmeticKind::Fft, ModulusKind::Torus32) => Arithmetic::Fft32,
                 (ArithmeticKind::Fft, ModulusKind::Goldilocks) => Arithmetic::Fft64,
                 (ArithmeticKind::Ntt, ModulusKind::Torus32) => Arithmetic::Split32,
                 (ArithmeticKind::Ntt, ModulusKind::Goldilocks) => Arithmetic::Ntt64,
             },
-            params: *stage,
-            stage: Stage::new(stage),
-        })
+            params: *params,
+            stage: Stage::new(params),
+        };
+        if shape.columns() < COLUMNS {
+            return unsupported(format!("a transform of {} points", shape.points()));
+        }
+        Ok(shape)
     }
 
     pub(crate) fn params(&self) -> &StageParams {
@@ -164,10 +170,33 @@ impl Shape {
         self.params.ggsw_rows().max(self.sums())
     }
 
-    /// Bytes of a bootstrapping key on the device.
+    /// Bytes of a GGSW sample on the device.
+    pub(crate) fn sample_bytes(&self) -> usize {
+        self.params.ggsw_rows() * self.sums() * self.points() * self.point_bytes()
+    }
+
+    /// Bytes of all GGSW samples on the device.
     pub(crate) fn key_bytes(&self) -> usize {
-        let polynomials = self.params.lwe_dimension * self.params.ggsw_rows() * self.sums();
-        polynomials * self.points() * self.point_bytes()
+        self.params.lwe_dimension * self.sample_bytes()
+    }
+
+    /// Bytes of the stage's part of a key on the device.
+    fn bytes(&self, kind: KeyKind) -> usize {
+        match kind {
+            KeyKind::KeySwitching => self.params.key_switching_bytes() as usize,
+            _ => self.key_bytes(),
+        }
+    }
+
+    /// Bytes of an accumulator.
+    pub(crate) fn accumulator_bytes(&self) -> usize {
+        self.params.glwe_words() * self.params.modulus.word_bytes()
+    }
+
+    /// Shared memory of a block alone that does products: points, and so many words behind them.
+    fn alone_bytes(&self, words: usize) -> usize {
+        POINT_ROWS * self.held() * self.padded_columns() * self.point_bytes()
+            + words * self.params.modulus.word_bytes()
     }
 
     /// Bytes that a group exchanges points through.
@@ -211,9 +240,8 @@ impl Shape {
     }
 
     fn solo(&self, context: &Context, jobs: usize) -> Result<Option<Rotation>, GpuError> {
-        let points = POINT_ROWS * self.held() * self.padded_columns() * self.point_bytes();
-        let words = self.params.glwe_words() * self.params.modulus.word_bytes();
-        if points + words > context.info().shared_memory as usize {
+        let shared = self.alone_bytes(self.params.glwe_words());
+        if shared > context.info().shared_memory as usize {
             return Ok(None);
         }
         let k = self.params.glwe_dimension;
@@ -221,7 +249,7 @@ impl Shape {
         let mut launch = LaunchShape {
             grid: [1; 3],
             block: SOLO_THREADS,
-            shared: (points + words) as u32,
+            shared: shared as u32,
             together: Together::No,
         };
         let at_once = context.groups_at_once(kernel, &launch)?;
@@ -334,5 +362,147 @@ impl Shape {
             }
         }
         Ok(best)
+    }
+}
+
+/// The stages of a wide function in one arithmetic.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WideShape {
+    pub(crate) extract: Shape,
+    pub(crate) refresh: Shape,
+    pub(crate) switch: Shape,
+    pub(crate) circuit: Shape,
+}
+
+impl WideShape {
+    fn new(stages: &WopbsParams, arithmetic: ArithmeticKind) -> Result<WideShape, GpuError> {
+        let shape = |params: &StageParams| -> Result<Shape, GpuError> {
+            let compensated = params.modulus_switch == ModulusSwitch::MeanCompensated;
+            let is_done = params.modulus == ModulusKind::Goldilocks
+                && params.glwe_dimension == 2
+                && compensated;
+            if is_done {
+                return Shape::new(params, arithmetic);
+            }
+            Err(GpuError::Unsupported(format!(
+                "{}: wide functions of another kind",
+                params.name
+            )))
+        };
+        let levels = stages.circuit.gadget.levels;
+        if levels > abi::MAX_LEVELS {
+            return Err(GpuError::Unsupported(format!(
+                "{}: {levels} levels",
+                stages.circuit.name
+            )));
+        }
+        Ok(WideShape {
+            extract: shape(&stages.extract)?,
+            refresh: shape(&stages.refresh)?,
+            switch: shape(&stages.switch)?,
+            circuit: shape(&stages.circuit)?,
+        })
+    }
+
+    /// The most shared memory that a block takes.
+    fn shared(&self) -> usize {
+        let rotations = [&self.extract, &self.refresh, &self.circuit];
+        let rotations = rotations.map(|shape| shape.alone_bytes(shape.params.glwe_words()));
+        let most = rotations.into_iter().max().unwrap_or_default();
+        most.max(self.circuits(1).shared as usize)
+    }
+
+    /// The shape of the launch that makes the rows of so many GGSW samples.
+    pub(crate) fn circuits(&self, jobs: usize) -> LaunchShape {
+        let params = &self.switch.params;
+        LaunchShape {
+            grid: [self.circuit.params.gadget.levels as u32, jobs as u32, 1],
+            block: SOLO_THREADS,
+            // A sample, and its body before a step of the trace.
+            shared: self
+                .switch
+                .alone_bytes(params.glwe_words() + params.ring_degree) as u32,
+            together: Together::No,
+        }
+    }
+
+    /// The shape of the launch of so many CMuxes for each job.
+    pub(crate) fn selections(&self, nodes: usize, jobs: usize) -> LaunchShape {
+        LaunchShape {
+            grid: [nodes as u32, jobs as u32, 1],
+            block: SOLO_THREADS,
+            shared: self.circuit.alone_bytes(0) as u32,
+            together: Together::No,
+        }
+    }
+
+    /// The shape of the launch that makes exponents.
+    pub(crate) fn exponents(&self, jobs: usize) -> LaunchShape {
+        LaunchShape {
+            grid: [jobs as u32, 1, 1],
+            block: THREADS,
+            shared: 16 * THREADS,
+            together: Together::No,
+        }
+    }
+
+    /// The shape of launches that share the words of samples of dimension k·N.
+    pub(crate) fn samples(&self, jobs: usize) -> LaunchShape {
+        blocks_for(self.extract.params.extracted_dimension() + 1, jobs)
+    }
+}
+
+/// A set in one arithmetic.
+#[derive(Clone, Debug)]
+pub(crate) enum SetShape {
+    Programmable(Box<Shape>),
+    Wide(Box<WideShape>),
+}
+
+/// Bytes that the memory of each array is a multiple of.
+pub(crate) const ALIGNMENT: usize = 256;
+
+impl SetShape {
+    /// The layout of a set, on devices that give a block so much shared memory; `None` where the processor does its wide functions.
+    pub(crate) fn new(
+        params: &ParamSet,
+        arithmetic: ArithmeticKind,
+        shared_memory: usize,
+    ) -> Result<Option<SetShape>, GpuError> {
+        let Some(stages) = params.wopbs else {
+            return Shape::new(params, arithmetic)
+                .map(|shape| Some(SetShape::Programmable(Box::new(shape))));
+        };
+        match WideShape::new(stages, arithmetic) {
+            Ok(shape) if shape.shared() <= shared_memory => {
+                Ok(Some(SetShape::Wide(Box::new(shape))))
+            }
+            Ok(_) | Err(GpuError::Unsupported(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The parts of a key, each with where it begins in the device's memory.
+    pub(crate) fn parts(&self, kind: KeyKind) -> Vec<(Shape, usize)> {
+        let shapes = match self {
+            SetShape::Programmable(shape) => vec![**shape],
+            SetShape::Wide(shape) if kind == KeyKind::KeySwitching => {
+                vec![shape.extract, shape.refresh]
+            }
+            SetShape::Wide(shape) => vec![shape.extract, shape.refresh, shape.switch],
+        };
+        let mut end = 0;
+        let parts = shapes.into_iter().map(|shape| {
+            let at = end;
+            end += shape.bytes(kind).next_multiple_of(ALIGNMENT);
+            (shape, at)
+        });
+        parts.collect()
+    }
+
+    /// Bytes of a key on a device.
+    pub(crate) fn bytes(&self, kind: KeyKind) -> usize {
+        let parts = self.parts(kind);
+        parts.last().map_or(0, |(shape, at)| at + shape.bytes(kind))
     }
 }

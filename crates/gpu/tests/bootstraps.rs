@@ -4,17 +4,19 @@
 mod common;
 
 use common::{KeyBytes, Work, backend, driver, key_bytes, load, options};
-use toroid_engine::CancelToken;
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::testing::test_vector;
-use toroid_engine::backend::{Backend, BackendError};
+use toroid_engine::backend::{Backend, BackendError, BootstrapTask};
+use toroid_engine::{CancelToken, Requester};
 use toroid_gpu::{GpuOptions, Grouping};
 use toroid_isa::KeyKind;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
+use toroid_tfhe::params::wopbs::{Choice, Small};
 use toroid_tfhe::params::{
-    GATE, MESSAGE4, MESSAGE7, PAPER, ParamSet, StageParams, TINY, TINY_WOPBS, TINY32,
+    GATE, Gadget, MESSAGE4, MESSAGE7, PAPER, ParamSet, Security, StageParams, TINY, TINY_WOPBS,
+    TINY32, WopbsParams,
 };
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
@@ -179,50 +181,242 @@ fn malformed_keys_are_refused_as_by_the_processor() {
     let gpu = backend(ArithmeticKind::Ntt, &options(driver));
     let cpu = CpuBackend::new(ArithmeticKind::Ntt);
     let mut rng = Csprng::from_seed([19; 32]);
-    let client = ClientKey::generate(&TINY, &mut rng);
-    for form in KeyForm::ALL {
-        for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
-            let bytes = key_bytes(&client, kind, form, &mut rng);
-            let mut ones = bytes.clone();
-            let middle = bytes.len() / 2 / 8 * 8;
-            ones[middle..middle + 16].fill(0xff);
-            let longer = [&bytes[..], &[0]].concat();
-            for malformed in [&ones, &bytes[..bytes.len() - 1], &longer, &[]] {
-                // The processor counts the bytes of all parts of a key, seeded or not.
-                let results = [&gpu as &dyn Backend, &cpu].map(|backend| {
-                    match load(backend, &TINY, (kind, form), malformed) {
-                        Err(BackendError::MalformedKey { reason }) => reason.replace("seeded ", ""),
-                        other => format!("{:?}", other.map(|key| key.kind())),
-                    }
-                });
-                assert_eq!(results[0], results[1], "{kind} {form:?}");
+    let wide: &[KeyForm] = &[KeyForm::Seeded];
+    for (params, forms) in [(&TINY, &KeyForm::ALL[..]), (&TINY_WOPBS, wide)] {
+        let client = ClientKey::generate(params, &mut rng);
+        for form in forms {
+            for kind in [KeyKind::Bootstrapping, KeyKind::KeySwitching] {
+                let bytes = key_bytes(&client, kind, *form, &mut rng);
+                let mut ones = bytes.clone();
+                let middle = bytes.len() / 2 / 8 * 8;
+                ones[middle..middle + 16].fill(0xff);
+                let longer = [&bytes[..], &[0]].concat();
+                for malformed in [&ones, &bytes[..bytes.len() - 1], &longer, &[]] {
+                    let results = [&gpu as &dyn Backend, &cpu].map(|backend| {
+                        match load(backend, params, (kind, *form), malformed) {
+                            Err(BackendError::MalformedKey { reason }) => reason,
+                            other => format!("{:?}", other.map(|key| key.kind())),
+                        }
+                    });
+                    assert_eq!(results[0], results[1], "{kind} {form:?}");
+                }
             }
         }
     }
 }
 
-/// What has no kernels is done by the processor, with its keys.
-#[test]
-fn wide_functions_are_those_of_the_processor() {
+/// Exact wide functions agree bit for bit: of several samples and of different widths, one of them with several functions, one of them
+/// constant.
+fn wide_functions_agree(params: &'static ParamSet, form: KeyForm, widths: &[u32], most: usize) {
     let Some(driver) = driver() else { return };
-    let params = &TINY_WOPBS;
-    let gpu = backend(ArithmeticKind::Ntt, &options(driver));
+    let gpu = backend(
+        ArithmeticKind::Ntt,
+        &GpuOptions {
+            most: Some(most),
+            ..options(driver)
+        },
+    );
     let cpu = CpuBackend::new(ArithmeticKind::Ntt);
     let mut rng = Csprng::from_seed([23; 32]);
     let client = ClientKey::generate(params, &mut rng);
-    let keys = KeyBytes::generate(&client, KeyForm::Seeded, &mut rng);
-    let work = Work::random(params, 1, 1, &mut rng);
-    let cancel = CancelToken::new();
+    let keys = KeyBytes::generate(&client, form, &mut rng);
+    let Work {
+        samples,
+        mut test_vectors,
+        ..
+    } = Work::random(params, widths.len(), 1, &mut rng);
+    test_vectors.push(test_vector(params, params.message_bits, |_| 1));
+    let vectors: Vec<&[u8]> = test_vectors.iter().map(Vec::as_slice).collect();
+    let tasks: Vec<BootstrapTask<'_>> = samples
+        .iter()
+        .zip(widths)
+        .enumerate()
+        .map(|(index, (sample, width))| BootstrapTask {
+            test_vectors: if index == 0 { &vectors } else { &vectors[..1] },
+            sample,
+            input_bits: *width,
+        })
+        .collect();
     let results = [&gpu as &dyn Backend, &cpu].map(|backend| {
-        work.run(backend, &keys.load(backend, params), &cancel)
-            .unwrap()
+        let [bootstrapping, switching] = keys.load(backend, params);
+        let mut results = vec![0; (tasks.len() + 1) * params.lwe_bytes()];
+        let cancel = CancelToken::new();
+        backend
+            .bootstrap_batch(
+                params,
+                &*bootstrapping,
+                &*switching,
+                &tasks,
+                &mut results,
+                Requester::from(&cancel),
+            )
+            .unwrap();
+        results
     });
-    assert!(results[0] == results[1]);
+    for (index, [found, expected]) in results[0]
+        .chunks(params.lwe_bytes())
+        .zip(results[1].chunks(params.lwe_bytes()))
+        .map(|(found, expected)| [found, expected])
+        .enumerate()
+    {
+        assert!(
+            found == expected,
+            "{} {form:?}, function {index}",
+            params.name
+        );
+    }
+    assert!(gpu.statistics().batches > 0 && gpu.batch_hint(params) == most);
+}
+
+#[test]
+fn exact_wide_functions_are_those_of_the_processor() {
+    // Tables of one polynomial, of a part of one, and of two and four.
+    wide_functions_agree(&TINY_WOPBS, KeyForm::Seeded, &[9, 2, 8, 9, 7], 64);
+}
+
+#[test]
+fn exact_wide_functions_do_not_depend_on_the_form_of_keys_nor_on_how_many_go_together() {
+    for form in [KeyForm::Expanded, KeyForm::SeededWords] {
+        wide_functions_agree(&TINY_WOPBS, form, &[8, 8], 1);
+    }
+}
+
+/// The gadgets of `message16`, at other degrees and widths, and with as many steps of each rotation.
+const fn wide(id: u16, ring_degree: usize, message_bits: u32, steps: usize) -> Choice {
+    const fn gadget(levels: usize, log2_base: u32) -> Gadget {
+        Gadget { levels, log2_base }
+    }
+    const fn small(dimension: usize, bootstrap: Gadget, key_switch: Gadget) -> Small {
+        Small {
+            dimension,
+            log2_noise: -24.0,
+            gadget: bootstrap,
+            key_switch,
+            body_bits: 50,
+        }
+    }
+    Choice {
+        id,
+        names: [
+            "wide",
+            "extraction",
+            "ring key switch",
+            "circuit",
+            "refresh",
+        ],
+        purpose: "tests only: INSECURE",
+        message_bits,
+        ring_degree,
+        glwe_dimension: 2,
+        log2_glwe_noise: -52.0,
+        security: Security {
+            bits: 0,
+            source: "none: for tests",
+        },
+        extract: small(steps, gadget(2, 16), gadget(5, 3)),
+        refresh: small(steps, gadget(3, 11), gadget(5, 3)),
+        switch: gadget(5, 8),
+        circuit: gadget(3, 6),
+        switch_body_bits: 50,
+        digit_bits: 3,
+    }
+}
+
+const EIGHT_POLYNOMIALS: Choice = wide(950, 128, 10, 3);
+const LARGE_DEGREE: Choice = wide(951, 1024, 16, 3);
+const FAST: Choice = wide(952, 256, 9, 16);
+static STAGES: [WopbsParams; 3] = [
+    EIGHT_POLYNOMIALS.stages(),
+    LARGE_DEGREE.stages(),
+    FAST.stages(),
+];
+static WIDE: [ParamSet; 3] = [
+    EIGHT_POLYNOMIALS.set(&STAGES[0]),
+    LARGE_DEGREE.set(&STAGES[1]),
+    FAST.set(&STAGES[2]),
+];
+
+#[test]
+fn exact_wide_functions_of_large_tables_and_rings_are_those_of_the_processor() {
+    wide_functions_agree(&WIDE[0], KeyForm::Seeded, &[10], 64);
+    wide_functions_agree(&WIDE[1], KeyForm::Seeded, &[11], 64);
+}
+
+#[test]
+fn fast_wide_functions_decrypt_to_the_functions_of_their_messages() {
+    let Some(driver) = driver() else { return };
+    let params = &WIDE[2];
+    let gpu = backend(ArithmeticKind::Fft, &options(driver));
+    let mut rng = Csprng::from_seed([31; 32]);
+    let client = ClientKey::generate(params, &mut rng);
+    let [bootstrapping, switching] =
+        KeyBytes::generate(&client, KeyForm::Seeded, &mut rng).load(&gpu, params);
+    assert!(gpu.batch_hint(params) > CpuBackend::new(ArithmeticKind::Fft).batch_hint(params));
+    let encoding = Encoding::new(params.message_bits, false).unwrap();
+    let functions: [fn(u64) -> u64; 2] = [|m| m * m % 512, |m| m / 3];
+    let vectors = functions.map(|function| test_vector(params, params.message_bits, function));
+    let vectors = [&vectors[0][..], &vectors[1]];
+    let messages = [0, 1, 255, 256, 300, 511];
+    let samples =
+        messages.map(|message| client.encrypt_sample(message, encoding, &mut rng).unwrap());
+    let tasks = [0, 1, 2, 3, 4, 5].map(|index: usize| BootstrapTask {
+        test_vectors: &vectors,
+        sample: &samples[index],
+        input_bits: params.message_bits,
+    });
+    let mut results = vec![0; 2 * tasks.len() * params.lwe_bytes()];
+    let cancel = CancelToken::new();
+    gpu.bootstrap_batch(
+        params,
+        &*bootstrapping,
+        &*switching,
+        &tasks,
+        &mut results,
+        Requester::from(&cancel),
+    )
+    .unwrap();
+    let expected = messages.iter().flat_map(|message| {
+        functions.map(|function| function(message.cast_unsigned()).cast_signed())
+    });
+    for (result, expected) in results.chunks(params.lwe_bytes()).zip(expected) {
+        assert_eq!(client.decrypt_sample(result, encoding).unwrap(), expected);
+    }
+}
+
+/// What has no kernels is done by the processor, with its keys or with those of devices.
+#[test]
+fn the_processor_does_what_devices_do_not() {
+    let Some(driver) = driver() else { return };
+    let params = &TINY_WOPBS;
+    let mut rng = Csprng::from_seed([37; 32]);
+    let client = ClientKey::generate(params, &mut rng);
+    let keys = KeyBytes::generate(&client, KeyForm::Seeded, &mut rng);
+    let cancel = CancelToken::new();
+    let requester = || Requester::from(&cancel);
+    let gpu = backend(ArithmeticKind::Ntt, &options(driver));
+    let cpu = CpuBackend::new(ArithmeticKind::Ntt);
+    let work = Work::random(params, 2, 1, &mut rng);
     assert!(gpu.packs(params) && !gpu.packs(&TINY));
+    let samples: Vec<(usize, &[u8])> = work.samples.iter().map(Vec::as_slice).enumerate().collect();
+    let packed = [&gpu as &dyn Backend, &cpu].map(|backend| {
+        let [bootstrapping, _] = keys.load(backend, params);
+        let packed = backend.pack(params, &*bootstrapping, &samples, 2, requester());
+        packed.unwrap()
+    });
+    assert!(packed[0] == packed[1]);
     let mut sums = [work.samples[0].clone(), work.samples[0].clone()];
-    gpu.hom_add(params, &mut sums[0], &results[0]);
-    cpu.hom_add(params, &mut sums[1], &results[0]);
+    gpu.hom_add(params, &mut sums[0], &work.samples[1]);
+    cpu.hom_add(params, &mut sums[1], &work.samples[1]);
     assert!(sums[0] == sums[1]);
+    // Rows of complex points have eight of them or more.
+    let fast = backend(ArithmeticKind::Fft, &options(driver));
+    let loaded = keys.load(&fast, params);
+    assert_eq!(
+        fast.batch_hint(params),
+        CpuBackend::new(ArithmeticKind::Fft).batch_hint(params)
+    );
+    let word = params.lwe_bytes();
+    assert_eq!(work.run(&fast, &loaded, &cancel).unwrap().len(), 2 * word);
 }
 
 #[test]

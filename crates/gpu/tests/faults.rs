@@ -4,17 +4,17 @@
 mod common;
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use common::{KeyBytes, Work, backend, cancel_at, configure, driver, figure, options};
 use toroid_engine::backend::cpu::CpuBackend;
-use toroid_engine::backend::{Backend, BackendError};
+use toroid_engine::backend::{Backend, BackendError, LoadedKey};
 use toroid_engine::{CancelToken, Requester};
 use toroid_gpu::{DriverInfo, GpuBackend, GpuOptions};
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::keys::ClientKey;
-use toroid_tfhe::params::{ParamSet, TINY, TINY32};
+use toroid_tfhe::params::{ParamSet, TINY, TINY_WOPBS, TINY32};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 
@@ -212,6 +212,66 @@ fn keys_make_room_for_those_that_are_used() {
         reason.contains("the device has") && reason.contains("GB are needed"),
         "{reason}"
     );
+}
+
+/// The keys of a tenant, 1.3 MB, and what all samples take at once, 1.9 MB, have no room together, and neither have those of two tenants.
+#[test]
+fn wide_functions_take_the_memory_that_there_is() {
+    let Some(devices) = devices() else { return };
+    let work = work(&TINY_WOPBS, 3);
+    let cancel = CancelToken::new();
+    let keys = [30, 31].map(|seed| keys_of(&TINY_WOPBS, seed));
+    let expected = keys.each_ref().map(|keys| expected(keys, &work));
+    let launches_of = |gpu: &GpuBackend, keys: &[Arc<dyn LoadedKey>; 2], expected: &Vec<u8>| {
+        let before = figure(devices.driver, "rotations");
+        assert!(work.run(gpu, keys, &cancel).unwrap() == *expected);
+        figure(devices.driver, "rotations") - before
+    };
+    let gpu = devices.backend();
+    let loaded = keys[0].load(&gpu, &TINY_WOPBS);
+    let bytes: u64 = loaded.iter().map(|key| key.bytes()).sum();
+    let together = launches_of(&gpu, &loaded, &expected[0]);
+    drop((loaded, gpu));
+
+    let room = 1_200_000;
+    assert!(room < bytes);
+    devices.set("memory", (bytes + room).cast_signed());
+    let gpu = devices.backend();
+    let loaded = keys.each_ref().map(|keys| keys.load(&gpu, &TINY_WOPBS));
+    for (keys, expected) in loaded.iter().zip(&expected) {
+        assert!(launches_of(&gpu, keys, expected) > 2 * together);
+    }
+    drop((loaded, gpu));
+
+    devices.set("memory", (bytes + (1 << 18)).cast_signed());
+    let gpu = devices.backend();
+    let loaded = keys[0].load(&gpu, &TINY_WOPBS);
+    let refused = work.run(&gpu, &loaded, &cancel).unwrap_err().to_string();
+    assert!(refused.contains("the device has"), "{refused}");
+}
+
+#[test]
+fn a_cancelled_wide_function_ends_and_the_device_serves_others() {
+    let Some(devices) = devices() else { return };
+    let gpu = devices.backend();
+    let keys = keys_of(&TINY_WOPBS, 32);
+    let loaded = keys.load(&gpu, &TINY_WOPBS);
+    let many = work(&TINY_WOPBS, 12);
+    let cancel = CancelToken::new();
+    thread::scope(|scope| {
+        let running = scope.spawn(|| many.run(&gpu, &loaded, &cancel));
+        while gpu.statistics().batches == 0 {
+            thread::yield_now();
+        }
+        cancel.cancel();
+        assert_eq!(running.join().unwrap(), Err(BackendError::Cancelled));
+    });
+    devices.set("fail_launch", 9);
+    let few = work(&TINY_WOPBS, 1);
+    let lost = few.run(&gpu, &loaded, &CancelToken::new()).unwrap_err();
+    assert!(matches!(lost, BackendError::Failed { .. }), "{lost}");
+    let found = few.run(&gpu, &loaded, &CancelToken::new()).unwrap();
+    assert!(found == expected(&keys, &few));
 }
 
 #[test]

@@ -370,7 +370,7 @@ struct Parts<L: KeyLoader, K> {
     finish: fn(&ParamSet, Vec<L::Key>) -> Result<K, TfheError>,
 }
 
-impl<L: KeyLoader + Send, K> Loading<K> for Parts<L, K> {
+impl<L: KeyLoader<Error = TfheError> + Send, K> Loading<K> for Parts<L, K> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
         self.loader.write(bytes)
     }
@@ -382,7 +382,7 @@ impl<L: KeyLoader + Send, K> Loading<K> for Parts<L, K> {
 }
 
 impl<K: 'static> AnyKeyLoader<K> {
-    fn new<L: KeyLoader + Send + 'static>(
+    fn new<L: KeyLoader<Error = TfheError> + Send + 'static>(
         loader: PartsLoader<L>,
         finish: fn(&ParamSet, Vec<L::Key>) -> Result<K, TfheError>,
     ) -> Self {
@@ -392,6 +392,7 @@ impl<K: 'static> AnyKeyLoader<K> {
 
 impl<K> KeyLoader for AnyKeyLoader<K> {
     type Key = K;
+    type Error = TfheError;
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
         self.0.write(bytes)

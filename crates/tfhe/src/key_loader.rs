@@ -24,42 +24,43 @@ pub(crate) use parts::expect_parts;
 pub trait KeyLoader: Sized {
     /// What becomes of them.
     type Key;
+    /// Why they are not taken.
+    type Error: From<TfheError>;
 
     /// Takes the next bytes.
     ///
     /// # Errors
-    /// [`TfheError::Length`] for bytes beyond the end, [`TfheError::NotCanonical`] for a word not below the modulus.
-    fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError>;
+    /// [`TfheError::Length`] for bytes beyond the end, [`TfheError::NotCanonical`] for a word not below the modulus; the loader's own.
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
 
     /// The key, once all bytes are there.
     ///
     /// # Errors
-    /// [`TfheError::Length`] where bytes are missing.
-    fn finish(self) -> Result<Self::Key, TfheError>;
+    /// [`TfheError::Length`] where bytes are missing; the loader's own.
+    fn finish(self) -> Result<Self::Key, Self::Error>;
 }
 
 macro_rules! loads {
-    ($loader:ident<M $(, $receiver:ident)?> => $key:ty) => {
-        impl<M: Modulus $(, $receiver: RowReceiver<M, Error = TfheError>)?> KeyLoader
-            for $loader<M $(, $receiver)?>
-        {
+    ($loader:ident<M $(, $receiver:ident)?> => $key:ty, $error:ty) => {
+        impl<M: Modulus $(, $receiver: RowReceiver<M>)?> KeyLoader for $loader<M $(, $receiver)?> {
             type Key = $key;
+            type Error = $error;
 
-            fn write(&mut self, bytes: &[u8]) -> Result<(), TfheError> {
+            fn write(&mut self, bytes: &[u8]) -> Result<(), Self::Error> {
                 $loader::write(self, bytes)
             }
 
-            fn finish(self) -> Result<Self::Key, TfheError> {
+            fn finish(self) -> Result<Self::Key, Self::Error> {
                 $loader::finish(self)
             }
         }
     };
 }
 
-loads!(RowLoader<M, R> => R::Key);
-loads!(SeededRowLoader<M, R> => R::Key);
-loads!(KeySwitchingKeyLoader<M> => KeySwitchingKey<M>);
-loads!(SeededKeySwitchingKeyLoader<M> => KeySwitchingKey<M>);
+loads!(RowLoader<M, R> => R::Key, R::Error);
+loads!(SeededRowLoader<M, R> => R::Key, R::Error);
+loads!(KeySwitchingKeyLoader<M> => KeySwitchingKey<M>, TfheError);
+loads!(SeededKeySwitchingKeyLoader<M> => KeySwitchingKey<M>, TfheError);
 
 /// Takes the bytes of a seeded key apart: the seed, then bodies, a batch at a time.
 struct Splitter<M: Modulus> {

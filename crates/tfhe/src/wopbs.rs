@@ -23,6 +23,7 @@ mod look_up;
 pub mod measure;
 pub mod noise;
 pub mod packing;
+mod plan;
 pub mod private;
 mod ring_switch;
 
@@ -34,17 +35,18 @@ use crate::TfheError;
 use crate::arithmetic::{Arithmetic, WordOf};
 use crate::bootstrap::blind_rotation::BlindRotation;
 use crate::bootstrap::{BootstrappingKey, Rotation, Run};
-use crate::encoding::Encoding;
 use crate::ggsw::GgswList;
 use crate::glwe;
 use crate::key_loader::expect_parts;
 use crate::key_switch::KeySwitchingKey;
 use crate::lwe::{self, check_words};
 use crate::modulus::Modulus;
-use crate::params::{Gadget, ParamSet, WopbsParams};
+use crate::params::{ParamSet, WopbsParams};
 
-use digits::Digits;
 use ring_switch::RingSwitchKey;
+
+pub use digits::Digits;
+pub use plan::Plan;
 
 /// How many functions of a sample are worked on at a time. At `message16` the tables of one function's digits take 2.5 MiB,
 /// and functions share nothing but the bits and the streaming of the key that refreshes digits.
@@ -54,6 +56,7 @@ const FUNCTIONS_AT_A_TIME: usize = 8;
 pub struct WopbsKey<M: Modulus, A: Arithmetic<M>> {
     params: ParamSet,
     stages: &'static WopbsParams,
+    plan: Plan<M>,
     extract: BootstrappingKey<M, A>,
     refresh: BootstrappingKey<M, A>,
     switch: RingSwitchKey<M, A>,
@@ -141,9 +144,10 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
     /// From the keys of [`WopbsParams::bootstrapping_parts`].
     ///
     /// # Errors
-    /// [`TfheError::NotWopbs`], [`TfheError::ParamsMismatch`].
+    /// [`TfheError::NotWopbs`], [`TfheError::ModulusMismatch`], [`TfheError::ParamsMismatch`].
     pub fn new(params: &ParamSet, keys: Vec<BootstrappingKey<M, A>>) -> Result<Self, TfheError> {
-        let stages = stages(params)?;
+        let plan = Plan::new(params)?;
+        let stages = plan.stages();
         let [extract, refresh, switch] = expect_parts(
             "the bootstrapping key",
             stages.bootstrapping_parts(),
@@ -153,6 +157,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         Ok(WopbsKey {
             params: *params,
             stages,
+            plan,
             extract,
             refresh,
             switch: RingSwitchKey::new(switch),
@@ -216,12 +221,9 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         bits: &Bits<'_, M, A>,
         run: Run<'_>,
     ) -> Result<Vec<Vec<M::Word>>, TfheError> {
-        // Each message's own entry, in the middle of those about its place.
-        let step = 1 << (self.params.message_bits - bits.count());
         let functions: Vec<Digits<M>> = test_vectors
             .iter()
-            .map(|test_vector| test_vector.iter().step_by(step))
-            .map(|table| Digits::new(&self.params, self.stages, table))
+            .map(|test_vector| self.plan.function(test_vector, bits.count()))
             .collect();
         let tables: Vec<_> = functions
             .iter()
@@ -299,7 +301,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         count: u32,
         sample: &[M::Word],
     ) -> Result<GgswList<M, A>, TfheError> {
-        glwe::expect_width(&self.params, Encoding::new(count, false)?)?;
+        self.plan.check_bits(count)?;
         if key_switching.params != self.params {
             return Err(TfheError::ParamsMismatch {
                 what: "the key-switching key",
@@ -346,19 +348,17 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         let mut value = vec![M::Word::default(); self.params.lwe_words()];
         let mut acc = vec![WordOf::<M, A>::default(); self.params.glwe_words()];
         for bit in 0..count {
-            let place = self.place(count, bit);
+            let place = self.plan.place(count, bit);
             shifted.copy_from_slice(&rest);
-            // The bit at 1/2 of the torus, what is above it gone.
-            lwe::mul_assign::<M>(&mut shifted, 1 << (count - bit));
+            lwe::mul_assign::<M>(&mut shifted, 1 << self.plan.shift(count, bit));
             key_switching
                 .extract
                 .switch(&shifted, &mut small, run.threads)?;
-            // 0 at 1/4 and 1 at 3/4: the halves of a test vector.
             let body = &mut small[self.stages.extract.lwe_dimension];
-            *body = M::add(*body, M::encode(1, 2));
+            *body = M::add(*body, self.plan.quarter());
             let rotation = BlindRotation::new(
                 self.extract.params(),
-                &self.slots(place),
+                &self.plan.slots(place),
                 &small,
                 self.stages.log2_slots(),
                 &mut acc,
@@ -372,41 +372,5 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             *body = M::sub(*body, place);
         }
         Ok(())
-    }
-
-    /// Half of what bit `bit` is worth in its place of a message of `count` bits.
-    fn place(&self, count: u32, bit: u32) -> M::Word {
-        M::encode(1 << bit, count + 2)
-    }
-
-    /// The test vector of an extraction: half of every level of the circuit's gadget, then `place` ([`Self::place`]), over and over.
-    fn slots(&self, place: M::Word) -> Vec<M::Word> {
-        let gadget = self.stages.circuit.gadget;
-        let mut slots = vec![M::Word::default(); 1 << self.stages.log2_slots()];
-        for (level, slot) in slots.iter_mut().enumerate() {
-            if level < gadget.levels {
-                *slot = self.half_level(level);
-            } else if level == gadget.levels {
-                *slot = place;
-            }
-        }
-        let mut vector = vec![M::Word::default(); self.params.glwe_words()];
-        for (index, word) in vector[self.params.extracted_dimension()..]
-            .iter_mut()
-            .enumerate()
-        {
-            *word = slots[index % slots.len()];
-        }
-        vector
-    }
-
-    fn half_level(&self, level: usize) -> M::Word {
-        // In base 2, one level further down.
-        let bits = self.stages.circuit.gadget.log2_base as usize * (level + 1);
-        let halves = Gadget {
-            levels: bits + 1,
-            log2_base: 1,
-        };
-        M::gadget_value(halves, bits)
     }
 }

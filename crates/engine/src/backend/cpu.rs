@@ -88,13 +88,16 @@ struct Bootstraps<'a> {
 }
 
 /// Words of the bootstrapping key that the blind rotations of a task read.
-struct Cost {
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
     bit: u64,
     function: u64,
 }
 
 impl Cost {
-    fn new(params: &ParamSet) -> Cost {
+    /// Of the tasks of a set.
+    #[must_use]
+    pub fn new(params: &ParamSet) -> Cost {
         let rotation = |stage: &StageParams| (stage.lwe_dimension * stage.ggsw_words()) as u64;
         params.wopbs.map_or_else(
             || Cost {
@@ -109,6 +112,12 @@ impl Cost {
                 }
             },
         )
+    }
+
+    /// That of one task.
+    #[must_use]
+    pub fn of(self, task: &BootstrapTask<'_>) -> u64 {
+        self.bit * u64::from(task.input_bits) + self.function * task.test_vectors.len() as u64
     }
 }
 
@@ -140,8 +149,7 @@ impl Work for Bootstraps<'_> {
     }
 
     fn cost(&self, task: &BootstrapTask<'_>) -> u64 {
-        let Cost { bit, function } = self.cost;
-        bit * u64::from(task.input_bits) + function * task.test_vectors.len() as u64
+        self.cost.of(task)
     }
 
     fn slots(&self, bootstraps: usize) -> usize {

@@ -404,7 +404,9 @@ API cuFuncSetAttribute(void *function, int attribute, int value) {
     const std::lock_guard lock(state().mutex);
     if (attribute == 8) {  // MAX_DYNAMIC_SHARED_SIZE_BYTES
         if (value > setting("shared")) return INVALID_VALUE;
-        properties[function].dynamic_shared = static_cast<unsigned long>(value);
+        // All modules have the same functions here: what one of them is allowed, another must not lose.
+        unsigned long &most = properties[function].dynamic_shared;
+        if (static_cast<unsigned long>(value) > most) most = static_cast<unsigned long>(value);
     } else if (attribute == 14) {  // NON_PORTABLE_CLUSTER_SIZE_ALLOWED
         properties[function].large_clusters = value != 0;
     }

@@ -23,8 +23,8 @@ impl<L: KeyLoader> PartsLoader<L> {
     pub fn bootstrapping(
         params: &ParamSet,
         form: KeyForm,
-        make: impl Fn(&StageParams) -> Result<L, TfheError>,
-    ) -> Result<Self, TfheError> {
+        make: impl Fn(&StageParams) -> Result<L, L::Error>,
+    ) -> Result<Self, L::Error> {
         let parts = params.bootstrapping_parts();
         let bytes = |part: &StageParams| form.ggsw_list_bytes(part);
         Self::new(params, "the bootstrapping key", parts, bytes, make)
@@ -37,8 +37,8 @@ impl<L: KeyLoader> PartsLoader<L> {
     pub fn key_switching(
         params: &ParamSet,
         form: KeyForm,
-        make: impl Fn(&StageParams) -> Result<L, TfheError>,
-    ) -> Result<Self, TfheError> {
+        make: impl Fn(&StageParams) -> Result<L, L::Error>,
+    ) -> Result<Self, L::Error> {
         let parts = params.key_switching_parts();
         let bytes = |part: &StageParams| form.key_switching_bytes(part);
         Self::new(params, "the key-switching key", parts, bytes, make)
@@ -49,8 +49,8 @@ impl<L: KeyLoader> PartsLoader<L> {
         what: &'static str,
         stages: Vec<&StageParams>,
         bytes: impl Fn(&StageParams) -> u64,
-        make: impl Fn(&StageParams) -> Result<L, TfheError>,
-    ) -> Result<Self, TfheError> {
+        make: impl Fn(&StageParams) -> Result<L, L::Error>,
+    ) -> Result<Self, L::Error> {
         let mut end = 0;
         let mut parts = Vec::new();
         for stage in stages {
@@ -81,11 +81,12 @@ impl<L: KeyLoader> PartsLoader<L> {
 
 impl<L: KeyLoader> KeyLoader for PartsLoader<L> {
     type Key = (ParamSet, Vec<L::Key>);
+    type Error = L::Error;
 
-    fn write(&mut self, mut bytes: &[u8]) -> Result<(), TfheError> {
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), L::Error> {
         let found = self.taken + bytes.len() as u64;
         if found > self.total() {
-            return Err(self.wrong_length(found));
+            return Err(self.wrong_length(found).into());
         }
         for (loader, end) in &mut self.parts {
             let room = usize::try_from(end.saturating_sub(self.taken)).unwrap_or(usize::MAX);
@@ -97,9 +98,9 @@ impl<L: KeyLoader> KeyLoader for PartsLoader<L> {
         Ok(())
     }
 
-    fn finish(self) -> Result<Self::Key, TfheError> {
+    fn finish(self) -> Result<Self::Key, L::Error> {
         if self.taken < self.total() {
-            return Err(self.wrong_length(self.taken));
+            return Err(self.wrong_length(self.taken).into());
         }
         let parts = self.parts.into_iter().map(|(loader, _)| loader.finish());
         Ok((self.params, parts.collect::<Result<_, _>>()?))

@@ -90,7 +90,7 @@ fn belongs_to(header: &Header, first: &Header) -> Result<(), TfheError> {
     Ok(())
 }
 
-fn load<R: Read, L: KeyLoader>(
+fn load<R: Read, L: KeyLoader<Error = TfheError>>(
     mut object: ObjectReader<R>,
     mut loader: L,
 ) -> Result<L::Key, TfheError> {

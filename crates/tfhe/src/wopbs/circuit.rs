@@ -68,7 +68,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             *word = A::Words::neg(*word);
         }
         let body = &mut bench.sample[self.params.extracted_dimension()];
-        *body = A::Words::add(*body, A::enter(self.half_level(level)));
+        *body = A::Words::add(*body, A::enter(self.plan.half_level(level)));
         A::Words::share(&mut bench.sample, n.trailing_zeros());
     }
 

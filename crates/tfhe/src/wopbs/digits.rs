@@ -6,8 +6,9 @@
 use crate::modulus::Modulus;
 use crate::params::{ParamSet, WopbsParams};
 
-/// The values of a table, in digits.
-pub(super) struct Digits<M: Modulus> {
+/// The values of a table, in digits: [`super::Plan::function`].
+#[derive(Clone, Debug)]
+pub struct Digits<M: Modulus> {
     params: ParamSet,
     /// (value - base) >> shift, for every entry.
     values: Vec<u32>,
@@ -57,14 +58,17 @@ impl<M: Modulus> Digits<M> {
         }
     }
 
-    pub(super) fn count(&self) -> usize {
+    /// How many digits there are: none for a constant.
+    #[must_use]
+    pub fn count(&self) -> usize {
         self.digits.len()
     }
 
     /// The table of digit `digit`, at the middles of 2^b windows of the torus. The order of the windows is that of the output of
     /// [`Self::test_vector`], whose second half is the first one negated: the upper half of the digits from the smallest up,
     /// then the lower half from the largest down.
-    pub(super) fn table(&self, digit: usize) -> Vec<M::Word> {
+    #[must_use]
+    pub fn table(&self, digit: usize) -> Vec<M::Word> {
         let (first, bits) = self.digits[digit];
         let half = 1 << (bits - 1);
         let windows: Vec<M::Word> = (0..2 * half)
@@ -85,7 +89,8 @@ impl<M: Modulus> Digits<M> {
     }
 
     /// The test vector that brings digit `digit` to its place: half of 1, 3, 5, … units of it.
-    pub(super) fn test_vector(&self, digit: usize) -> Vec<M::Word> {
+    #[must_use]
+    pub fn test_vector(&self, digit: usize) -> Vec<M::Word> {
         let (first, bits) = self.digits[digit];
         let n = self.params.ring_degree;
         let windows = 1 << (bits - 1);
@@ -100,7 +105,8 @@ impl<M: Modulus> Digits<M> {
     }
 
     /// What the refreshed digits, centred as they are, lack.
-    pub(super) fn constant(&self) -> M::Word {
+    #[must_use]
+    pub fn constant(&self) -> M::Word {
         let halves: i64 = self
             .digits
             .iter()

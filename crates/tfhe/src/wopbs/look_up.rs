@@ -24,20 +24,16 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         run: Run<'_>,
     ) -> Result<Vec<M::Word>, TfheError> {
         check_words::<M>(&self.params, "a table", table, 1 << bits.count())?;
-        let n = self.params.ring_degree;
         let circuit = bits.samples();
         let mut memory = Workspace::<M, A>::memory(&self.params)?;
         let mut work = Workspace::<M, A>::new(&self.params, &mut memory);
-        let log2_degree = n.trailing_zeros();
-        let depth = bits.count().saturating_sub(log2_degree);
+        let depth = self.plan.depth(bits.count());
         let mut accs =
             vec![vec![WordOf::<M, A>::default(); self.params.glwe_words()]; depth as usize + 1];
         self.select(circuit, table, depth, &mut accs, &mut work, run)?;
         // Bits above have selected the polynomial, and room for more bits may hold another message's: neither turns it.
-        let turns = bits.count().min(log2_degree) as usize;
-        let exponents = (0..circuit.count())
-            .map(|bit| if bit < turns { 2 * n - (1 << bit) } else { 0 })
-            .collect();
+        let mut exponents = self.plan.turns(bits.count());
+        exponents.resize(circuit.count(), 0);
         let rotation = BlindRotation {
             acc: &mut accs[0],
             exponents,

@@ -143,9 +143,9 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
             for index in 0..=levels {
                 glwe::sample_extract::<A::Words, _>(params, acc, index, &mut slot, A::leave);
                 let unit = if index < levels {
-                    key.half_level(index)
+                    key.plan.half_level(index)
                 } else {
-                    key.place(self.bits, bit as u32)
+                    key.plan.place(self.bits, bit as u32)
                 };
                 let expected = if value == 1 { M::neg(unit) } else { unit };
                 self.note(1, M::sub(lwe.phase::<M>(&slot), expected));

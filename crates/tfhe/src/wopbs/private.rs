@@ -257,7 +257,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
                 // Plus or minus half a level stands for 0 or 1 times the level.
                 lwe::mul_assign::<M>(value, -1);
                 let body = &mut value[words - 1];
-                *body = M::add(*body, self.half_level(level));
+                *body = M::add(*body, self.plan.half_level(level));
             }
             Ok(())
         })?;

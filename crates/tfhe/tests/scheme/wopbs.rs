@@ -170,7 +170,10 @@ fn loaded<A: Arithmetic<Goldilocks>>(form: KeyForm) {
     );
     assert_eq!(switching.len() as u64, form.key_switching_key_bytes(params));
 
-    fn load<L: KeyLoader>(mut loader: PartsLoader<L>, bytes: &[u8]) -> (ParamSet, Vec<L::Key>) {
+    fn load<L: KeyLoader<Error = TfheError>>(
+        mut loader: PartsLoader<L>,
+        bytes: &[u8],
+    ) -> (ParamSet, Vec<L::Key>) {
         for piece in bytes.chunks(100_003) {
             loader.write(piece).unwrap();
         }

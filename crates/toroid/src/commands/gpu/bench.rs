@@ -623,6 +623,13 @@ pub fn run(args: &Args, output: &Output) -> anyhow::Result<()> {
     let (mut figures, mut skipped) = (Vec::new(), Vec::new());
     for params in args.sets() {
         for arithmetic in args.arithmetics() {
+            if params.is_wide() {
+                skipped.push(format!(
+                    "{}, {arithmetic}: no times of wide functions are taken",
+                    params.name
+                ));
+                continue;
+            }
             if !gpu.computes(params) {
                 skipped.push(format!(
                     "{}, {arithmetic}: its bootstraps are the processor's",
