@@ -69,6 +69,7 @@ impl Request {
             unit: self.unit,
             way: self.way,
             form: self.form,
+            kept: None,
         })
     }
 

@@ -142,6 +142,7 @@ pub fn on_an_image(client: &ClientKey, numbers: &Numbers) -> Result<Vec<Row>, Er
             unit: None,
             way: Way::Samples,
             form: None,
+            kept: None,
         };
         summed.push(seconds(|| drive.wait(session.map(&request, &none)))?.0);
         let sum = drive.wait(session.read_rows(&output, None, &none))?;

@@ -184,6 +184,7 @@ fn with<T>(
         unit,
         way: Way::Samples,
         form: None,
+        kept: None,
     })
 }
 

@@ -70,6 +70,7 @@ impl Place {
             unit: None,
             way: Way::Samples,
             form: None,
+            kept: None,
         };
         let plan = self.drive.wait(session.plan_map(&request)).unwrap();
         // The compiler promises for all rows what the client expects of one.

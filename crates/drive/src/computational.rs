@@ -485,7 +485,8 @@ impl ComputationalController {
                     &(u64::from(self.config.program_bytes) / MIB).to_le_bytes(),
                 );
                 put(16, &[0]);
-                put(request::FORMS_BYTE, &[request::CONVERTS]);
+                let forms = request::CONVERTS | request::LEAVES_OUT;
+                put(request::FORMS_BYTE, &[forms]);
             }
             (cns::NAMESPACE_OF_SET, csi::MEMORY) => {
                 let memory = self.state.memory(nsid)?;

@@ -1073,7 +1073,8 @@ fn what_the_controller_tells() {
         data[..17],
         [16, 0, 64, 0, 2, 0, 64, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
     );
-    assert_eq!(data[request::FORMS_BYTE], request::CONVERTS);
+    let forms = request::CONVERTS | request::LEAVES_OUT;
+    assert_eq!(data[request::FORMS_BYTE], forms);
     let data = ok(
         &controller,
         identify(cns::NAMESPACE_OF_SET, csi::MEMORY, MORE_MEMORY),

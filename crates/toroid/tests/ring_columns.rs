@@ -436,6 +436,113 @@ fn rows_that_a_column_selects() {
     assert_eq!(place.rows("o", ""), selected[10..290]);
 }
 
+impl Place {
+    /// A file of which rows count.
+    fn kept(&self, kept: &[bool]) {
+        let text: String = kept
+            .iter()
+            .map(|kept| format!("{}\n", u8::from(*kept)))
+            .collect();
+        fs::write(self.path("kept"), text).unwrap();
+    }
+}
+
+/// The rows that a file of 1 and 0 keeps: functions and sums of functions, and what leaves out no rows.
+#[test]
+fn rows_that_a_file_keeps() {
+    for ring in [NARROW, WIDE] {
+        let (place, x, y) = ring.drive();
+        // The second ciphertext has no row that counts.
+        let kept: Vec<bool> = (0..ROWS)
+            .map(|row| row % 3 != 1 && row / 256 != 1)
+            .collect();
+        place.kept(&kept);
+        let all = ring.interpret(&x, &y);
+        let in_rows = |rows: &[i64]| -> Vec<i64> {
+            let rows = rows.iter().zip(&kept);
+            rows.map(|(x, kept)| if *kept { *x } else { 0 }).collect()
+        };
+        let map = "map d.img p.tasm --input x=x --input y=y --output o";
+        let masked = format!("{map} --where kept");
+        let plain = place.json(&format!("{map} --estimate"));
+        let estimate = place.json(&format!("{masked} --estimate"));
+        assert!(
+            estimate["log2_p_fail"].as_f64() >= plain["log2_p_fail"].as_f64(),
+            "{estimate} {plain}"
+        );
+        let done = place.json(&masked);
+        assert_eq!(
+            (&done["computed"], &done["commands"]),
+            (&ROWS.into(), &3.into())
+        );
+        assert_eq!(place.rows("o", ""), in_rows(&all));
+        // The same rows are done, and others are another result.
+        assert_eq!(place.json(&masked)["computed"], 0);
+        place.fails(1, map, &["something else than the result"]);
+        place.ok(&format!("{map} --replace"));
+        assert_eq!(place.rows("o", ""), all);
+
+        let bits = ring.bits;
+        let write = |body: &str| {
+            let text = format!(
+                ".reg x = cor:0\n.tv up unsigned in={bits} out={bits} = x + 1\n{body}    return x\n"
+            );
+            fs::write(place.path("s.tasm"), text).unwrap();
+        };
+        let map = "map d.img s.tasm --input x=x --output s --replace --where kept";
+        write("    bootstrap up, x\n    homsum x, 0\n");
+        place.ok(map);
+        let up: Vec<i64> = x.iter().map(|x| x + 1).collect();
+        let sum: i64 = in_rows(&up).iter().sum();
+        assert_eq!(
+            place.rows("s", "--max-failure 2^-40"),
+            [sum % ring.modulus()]
+        );
+        // Other rows than there are, no bits, and what leaves out no rows.
+        place.fails(
+            1,
+            &format!("{map} --rows 0..100"),
+            &["kept or left out", "100", "600"],
+        );
+        fs::write(place.path("bad"), "1\n2\n").unwrap();
+        let bad = "map d.img s.tasm --input x=x --output s --where bad";
+        place.fails(2, bad, &["2 for row 1", "expected 1"]);
+        for body in [
+            "    homsum x, 0\n",
+            "    bootstrap up, x\n    homintadd x, 1\n",
+        ] {
+            write(body);
+            place.fails(1, map, &["left out would not be 0"]);
+        }
+        // Columns of samples go by ciphertexts then.
+        write("    bootstrap up, x\n");
+        let numbers: Vec<i64> = x.iter().map(|x| x / 2).collect();
+        place.column("samples", &numbers, &format!("--bits {bits} --unsigned"));
+        let map = "map d.img s.tasm --input x=samples --output t --where kept";
+        place.fails(
+            1,
+            &format!("{map} --way samples"),
+            &["by ciphertexts alone"],
+        );
+        let estimate = place.json(&format!("{map} --estimate"));
+        assert!(
+            estimate["why"].as_str().unwrap().contains("left out"),
+            "{estimate}"
+        );
+        place.ok(map);
+        let up: Vec<i64> = numbers.iter().map(|x| x + 1).collect();
+        assert_eq!(place.rows("t", ""), in_rows(&up));
+        let samples = format!("{map} --replace --result samples");
+        place.fails(1, &samples, &["ciphertext 1", "none"]);
+        let kept: Vec<bool> = (0..ROWS).map(|row| row % 3 != 1).collect();
+        place.kept(&kept);
+        place.ok(&samples);
+        let expected = up.iter().zip(&kept);
+        let expected = expected.map(|(x, kept)| if *kept { *x } else { 0 });
+        assert_eq!(place.rows("t", ""), expected.collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn what_ring_columns_refuse() {
     let (place, x, _) = NARROW.drive();

@@ -92,6 +92,16 @@ pub enum ColumnError {
     #[cfg(feature = "image")]
     #[error("the drive's version does not convert samples to ring columns")]
     NoConversion,
+    /// The drive leaves out no rows.
+    #[cfg(feature = "image")]
+    #[error("the drive's version leaves out no rows of a run")]
+    LeavesNothingOut,
+    /// Rows are left out where they are computed sample by sample.
+    #[cfg(feature = "image")]
+    #[error(
+        "rows are left out where they go by ciphertexts alone: take ring columns, or have the samples go by ciphertexts"
+    )]
+    LeftOutSamples,
     /// The drive runs so many programs of this host already.
     #[cfg(feature = "image")]
     #[error(

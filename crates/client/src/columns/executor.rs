@@ -41,6 +41,8 @@ pub(super) struct Limits {
     ranges: usize,
     /// Whether columns change between samples and ring columns there.
     pub(super) converts: bool,
+    /// Whether runs by ciphertexts leave out rows there.
+    leaves_out: bool,
 }
 
 impl Limits {
@@ -53,6 +55,7 @@ impl Limits {
         let ranges = data.get(6).copied().unwrap_or_default().into();
         let forms = data.get(request::FORMS_BYTE).copied().unwrap_or_default();
         let converts = forms & request::CONVERTS != 0;
+        let leaves_out = forms & request::LEAVES_OUT != 0;
         let data = identified(controller, request::identify_memory(memory)).await?;
         let bytes = data.first_chunk().copied().unwrap_or_default();
         let bytes = u64::from_le_bytes(bytes) / MAX_PROGRAMS as u64 / 4096 * 4096;
@@ -60,12 +63,16 @@ impl Limits {
             bytes,
             ranges,
             converts,
+            leaves_out,
         })
     }
 
-    /// Refuses more inputs than there are memory ranges beside that of the result.
-    pub(super) fn check_inputs(&self, count: usize) -> Result<(), ColumnError> {
-        let most = self.ranges.saturating_sub(1);
+    /// Refuses more inputs than there are memory ranges beside that of the result, and that of the rows that are kept if there are some.
+    pub(super) fn check_inputs(&self, count: usize, has_kept: bool) -> Result<(), ColumnError> {
+        if has_kept && !self.leaves_out {
+            return Err(ColumnError::LeavesNothingOut);
+        }
+        let most = self.ranges.saturating_sub(1 + usize::from(has_kept));
         if count > most {
             return Err(mismatch("the number of inputs", most, count));
         }

@@ -53,6 +53,9 @@ pub struct MapRequest<'a> {
     pub way: Way,
     /// The form of the result: that which the way leaves if not given.
     pub form: Option<RowForm>,
+    /// Which of the rows that the program sees count; all of them if not given. The result has 0 in the others, and sums have nothing of them: the last
+    /// functions before the result and before sums give 0 there. The drive sees which rows count. Runs by ciphertexts alone leave out rows.
+    pub kept: Option<&'a [bool]>,
 }
 
 impl MapRequest<'_> {
@@ -579,6 +582,14 @@ impl Session {
                 let (what, expected) = ("the form of the result", "that of a run by ciphertexts");
                 Err(of(request.output)(mismatch(what, expected, "ring")))
             }
+            Way::Samples if request.kept.is_some() => {
+                Err(of(request.output)(ColumnError::LeftOutSamples))
+            }
+            Way::Auto if request.kept.is_some() => {
+                let reason = Reason::NoOther("rows are left out".to_owned());
+                let job = self.prepare_converted(request, reason).await?;
+                Ok(AnyJob::Ring(Box::new(job)))
+            }
             Way::Samples => by_samples(Reason::Asked).await,
             Way::Ring => Ok(AnyJob::Ring(Box::new(
                 self.prepare_converted(request, Reason::Asked).await?,
@@ -804,7 +815,7 @@ impl Session {
     ) -> Result<Option<Limits>, SessionError> {
         let limits = Executor::limits_on(&*self.store().controller()).await?;
         if let Some(limits) = &limits {
-            let checked = limits.check_inputs(inputs);
+            let checked = limits.check_inputs(inputs, request.kept.is_some());
             checked.map_err(of(request.output))?;
         }
         Ok(limits)

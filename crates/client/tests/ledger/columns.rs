@@ -129,6 +129,7 @@ impl Place {
             unit: Some(2),
             way: Way::Samples,
             form: None,
+            kept: None,
         };
         self.session(async |session, none| {
             session.load(0, none).await?;

@@ -84,13 +84,18 @@ impl Bridge {
         ResultPlace { place, room, ring }: ResultPlace,
     ) -> Result<Described, Fault> {
         context.keys().check_register(name)?;
+        let (kept, inputs) = kept_rows(name, inputs)?;
         let of_inputs = || {
             let set = inputs.iter().find_map(|i| RingSet::by_id(i.sc.params()))?;
             let form = RingForm::Column;
             Some(RingWay { set, form })
         };
         if let Some(way) = ring.or_else(of_inputs) {
-            return self.map_ring(context, (name, program), (way, inputs), room);
+            return self.map_ring(context, (name, program), (way, inputs, kept), room);
+        }
+        if kept.is_some() {
+            let reason = "rows are left out of runs by ciphertexts of a ring, not of samples";
+            return Err(Fault::new(METADATA_MISMATCH, reason));
         }
         if inputs.iter().any(|input| input.sc.column()) {
             return self.map(context, (name, program), inputs, (place, room));
@@ -200,6 +205,34 @@ impl Bridge {
     }
 }
 
+/// The bytes that say which rows a program is to keep, and the inputs behind them: the first range may have, described as the program's own register, a bit
+/// for each row.
+fn kept_rows(name: VrNumber, inputs: &[Described]) -> Result<(Option<&[u8]>, &[Described]), Fault> {
+    let Some((first, others)) = inputs.split_first() else {
+        return Ok((None, inputs));
+    };
+    if first.sc.vr() != name {
+        return Ok((None, inputs));
+    }
+    if first.sc.offset() != 0 || first.bytes.len() as u64 != first.sc.size() {
+        let found = first.bytes.len();
+        let reason = format!("{}: found {found} bytes of the rows to keep", first.sc);
+        return Err(Fault::new(METADATA_INVALID, reason));
+    }
+    Ok((Some(&first.bytes), others))
+}
+
+/// A bit for each of so many rows, the lowest bit of a byte first, and no other bits.
+fn bits_of_rows(bytes: &[u8], rows: usize) -> Result<Vec<bool>, Fault> {
+    let bit = |row: usize| bytes[row / 8] >> (row % 8) & 1 == 1;
+    if bytes.len() != rows.div_ceil(8) || (rows..8 * bytes.len()).any(bit) {
+        let found = bytes.len();
+        let reason = format!("{found} bytes of the rows to keep, or a bit beyond {rows} rows");
+        return Err(Fault::new(METADATA_INVALID, reason));
+    }
+    Ok((0..rows).map(bit).collect())
+}
+
 /// Rows of one ciphertext that came with the command.
 enum OwnedOperand {
     Column(StoredColumn),
@@ -271,7 +304,7 @@ impl Bridge {
         &self,
         context: &Context,
         (name, program): (VrNumber, &Program),
-        (way, inputs): (RingWay, &[Described]),
+        (way, inputs, kept): (RingWay, &[Described], Option<&[u8]>),
         room: u64,
     ) -> Result<Described, Fault> {
         let RingWay { set, form } = way;
@@ -291,17 +324,18 @@ impl Bridge {
                 },
             })
             .collect();
+        let rows = columns.iter().map(|input| input.operand.rows());
+        let rows = rows.max().unwrap_or(1);
+        let kept = kept.map(|bytes| bits_of_rows(bytes, rows)).transpose()?;
         let job = RingJob {
             program_vr: name,
             program,
             set,
             inputs: &columns,
             form,
-            kept: None,
+            kept: kept.as_deref(),
         };
-        let rows = columns.iter().map(|input| input.operand.rows());
-        let rows = rows.max().unwrap_or(1) as u64;
-        let under_way = Run::begin(&self.log, context, name, rows);
+        let under_way = Run::begin(&self.log, context, name, rows as u64);
         let (requester, _) = requester(context, &under_way);
         let begun = Instant::now();
         let made = self.engine.map_ring(&job, room, requester);
@@ -358,4 +392,20 @@ fn described(context: &Context, input: &Described) -> Result<Object, Fault> {
         params,
         len: input.bytes.len(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_to_keep_are_as_many_bits_as_rows() {
+        let rows = bits_of_rows(&[0b1000_0001, 0b10], 10).unwrap();
+        let kept: Vec<usize> = (0..10).filter(|row| rows[*row]).collect();
+        assert_eq!((rows.len(), kept), (10, vec![0, 7, 9]));
+        for bytes in [&[1][..], &[1, 0, 0], &[1, 0b100]] {
+            let fault = bits_of_rows(bytes, 10).unwrap_err();
+            assert_eq!(fault.status, METADATA_INVALID);
+        }
+    }
 }

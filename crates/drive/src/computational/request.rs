@@ -114,6 +114,8 @@ pub fn delete_range_set(nsid: u32, set: u16) -> Request {
 pub const FORMS_BYTE: usize = 3072;
 /// The bit there of [`in_ring`]: columns of samples become ring columns, and results samples.
 pub const CONVERTS: u8 = 1;
+/// The bit there of runs in a ring whose first input says which rows count.
+pub const LEAVES_OUT: u8 = 1 << 1;
 
 /// An Execute Program command whose program computes in a ring, whatever the forms of its inputs.
 #[must_use]

@@ -279,6 +279,10 @@ pub struct MapArgs {
     /// Rows FROM..TO of the columns, counted from 0, without the last; all of them if not given. A column of one row goes with all.
     #[arg(long, value_parser = parse_rows)]
     rows: Option<Rows>,
+    /// File that says which of these rows count: a 1 for each that does and a 0 for each other, one a line; - for standard input. The result has 0 in the
+    /// others, and sums have nothing of them. The drive sees the file. Rows go by ciphertexts then.
+    #[arg(long = "where", value_name = "FILE")]
+    kept: Option<PathBuf>,
     /// Key id of the program's registers.
     #[arg(long, default_value_t = 0)]
     key_id: u32,
@@ -409,6 +413,20 @@ fn read_numbers(path: &Path) -> anyhow::Result<Zeroizing<Vec<i64>>> {
     }
     ensure!(!numbers.is_empty(), "{shown} has no numbers");
     Ok(numbers)
+}
+
+/// Which rows count, of a file of 1 and 0.
+fn read_kept(path: &Path) -> anyhow::Result<Vec<bool>> {
+    let numbers = read_numbers(path)?;
+    let rows = numbers.iter().enumerate();
+    rows.map(|(row, number)| match number {
+        0 | 1 => Ok(*number == 1),
+        _ => Err(usage(format!(
+            "{}: {number} for row {row}; expected 1 for a row that counts, or 0",
+            path.display()
+        ))),
+    })
+    .collect()
 }
 
 /// A failure of decryption as such, which has an exit code of its own.
@@ -1046,6 +1064,7 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
         .iter()
         .map(|(register, column)| (register.as_str(), column.as_str()))
         .collect();
+    let kept = args.kept.as_deref().map(read_kept).transpose()?;
     let request = MapRequest {
         program: &program,
         inputs: &inputs,
@@ -1055,6 +1074,7 @@ pub fn map(args: &MapArgs, output: &Output) -> anyhow::Result<()> {
         unit: args.unit,
         way: args.way.into(),
         form: args.result.map(Into::into),
+        kept: kept.as_deref(),
     };
     let ledger = args.ledger.open(output)?;
     let opened = match args.estimate {

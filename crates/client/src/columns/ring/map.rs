@@ -7,6 +7,7 @@ use std::ops::Range;
 use sha2::{Digest as _, Sha256};
 use toroid_drive::bridge::RingWay;
 use toroid_engine::{FunctionOf, MapFacts, RingFacts, RingForecast, RingForm};
+use toroid_isa::metadata::ScMetadata;
 use toroid_isa::{KeyKind, Program, VrNumber};
 use toroid_rns::format::FormatError;
 use toroid_rns::modulus_switch::pair_variance;
@@ -141,13 +142,31 @@ impl RingJob<'_> {
         }
     }
 
+    /// Refuses ciphertexts of which no row counts, where samples are made of them: those would be no encryptions of anything.
+    fn check_kept(&self) -> Result<(), ColumnError> {
+        let mut rest = self.request.kept.unwrap_or_default();
+        for (number, unit) in self.units.iter().enumerate() {
+            let Some((own, others)) = rest.split_at_checked(unit.rows.len()) else {
+                break;
+            };
+            if !own.contains(&true) {
+                let expected = format!("one of ciphertext {number}, as the result is of samples");
+                return Err(mismatch("the rows that are kept", expected, "none"));
+            }
+            rest = others;
+        }
+        Ok(())
+    }
+
     /// Refuses ciphertexts that have no room in the drive's memory with their result.
     fn check_room(&self, limits: Limits) -> Result<(), ColumnError> {
         let set = self.result.set;
         let mut first = 0;
         for unit in &self.units {
             let rows = unit.rows.len() as u64;
-            let mut needed = Executor::bytes_for(match self.plan.form {
+            let kept = self.request.kept.map(|_| rows.div_ceil(8));
+            let mut needed = kept.map_or(0, Executor::bytes_for);
+            needed += Executor::bytes_for(match self.plan.form {
                 RowForm::Samples => {
                     column_bytes(self.plan.params, ColumnForm::Packed, unit.made.into())?
                 }
@@ -270,6 +289,29 @@ fn hash_program(hash: &mut Sha256, program: &Program, form: RowForm) {
     }
 }
 
+/// The bytes by which a drive knows which rows are kept: a bit for each, the lowest bit of a byte first.
+fn bytes_of_kept(kept: &[bool]) -> Vec<u8> {
+    let byte = |rows: &[bool]| {
+        let bits = rows.iter().enumerate();
+        bits.fold(0, |byte, (place, kept)| byte | u8::from(*kept) << place)
+    };
+    kept.chunks(8).map(byte).collect()
+}
+
+/// Refuses other rows that are kept or left out than a run has, and has the others in the digest of the run.
+fn hash_kept(hash: &mut Sha256, request: &MapRequest<'_>, rows: u64) -> Result<(), SessionError> {
+    let Some(kept) = request.kept else {
+        return Ok(());
+    };
+    if kept.len() as u64 != rows {
+        let what = "the number of rows that are kept or left out";
+        return Err(of(request.output)(mismatch(what, rows, kept.len())));
+    }
+    hash.update(b"kept");
+    hash.update(bytes_of_kept(kept));
+    Ok(())
+}
+
 /// Refuses rows that do not stand in whole chunks with shared masks, but for the last, as a ring column is made of them.
 fn check_chunks(column: &StoredColumn, rows: Range<u64>) -> Result<(), SessionError> {
     let segments = column.slice(rows)?;
@@ -378,6 +420,7 @@ impl Session {
                 hash.update(row.to_le_bytes());
             }
         }
+        hash_kept(&mut hash, request, wanted.end - wanted.start)?;
         let mut known = BTreeMap::new();
         for (vr, column) in &inputs {
             let own = column.head.facts;
@@ -501,6 +544,7 @@ impl Session {
         hash.update(b"toroid ring map of samples 1");
         hash.update(set.id.to_le_bytes());
         hash_program(&mut hash, &tables.program, form);
+        hash_kept(&mut hash, request, total)?;
         let of_rows = self.known(&inputs, &mut hash, &tables.program)?;
         let mut known = BTreeMap::new();
         for (vr, column, _) in &inputs {
@@ -603,7 +647,7 @@ impl Session {
                 inputs: &inputs,
                 functions,
                 form: form_of(parts.form),
-                leaves_out: false,
+                leaves_out: request.kept.is_some(),
             };
             forecast.facts().map_err(|error| at(error.into()))
         };
@@ -718,6 +762,9 @@ impl Session {
             },
             inputs,
         };
+        if form == RowForm::Samples {
+            job.check_kept().map_err(at)?;
+        }
         (job.plan.done, job.plan.complete) = match form {
             RowForm::Samples => self.done_of(request, &job.digest, job.plan.rows).await?,
             RowForm::Ring => self.done_of_ring(request, &job.digest).await?,
@@ -769,7 +816,13 @@ impl Session {
                 continue;
             }
             progress.check().map_err(BlobError::from)?;
-            let mut inputs = Vec::with_capacity(job.inputs.len());
+            let mut inputs = Vec::with_capacity(1 + job.inputs.len());
+            if let Some(kept) = job.request.kept {
+                let kept = bytes_of_kept(&kept[start as usize..end as usize]);
+                let program = VrNumber::program(job.key_id)?;
+                let sc = ScMetadata::new(program, job.plan.params.id, kept.len() as u64)?;
+                inputs.push((sc, kept));
+            }
             for (vr, source) in &job.inputs {
                 let input = match source {
                     Source::Ring(column) => {
