@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use rayon::prelude::*;
 use toroid_ring::prime;
 use toroid_ring::prime_ntt::Ntt50Plan;
 use toroid_ring::simd::SimdLevel;
+use toroid_tfhe::parallel;
 
 use crate::RnsError;
 use crate::buffer::Pool;
@@ -95,9 +95,8 @@ impl Context {
             })
         };
         let primes: Vec<&u64> = params.chain.iter().chain(&params.special).collect();
-        let moduli = primes
-            .into_par_iter()
-            .map(plan)
+        let moduli = parallel::map(primes, |_, prime| plan(prime))
+            .into_iter()
             .collect::<Result<Vec<Modulus>, RnsError>>()?;
         let (chain, all) = (params.chain.len(), moduli.len());
         let conversion = |sources: std::ops::Range<usize>, targets: Vec<usize>| {
@@ -291,13 +290,9 @@ impl Context {
         jobs: impl Iterator<Item = J>,
         run: impl Fn(usize, J) + Sync,
     ) {
-        let jobs = jobs.enumerate();
         match self.threads {
-            Threads::One => jobs.for_each(|(limb, job)| run(limb, job)),
-            Threads::Pool => {
-                let jobs: Vec<_> = jobs.collect();
-                jobs.into_par_iter().for_each(|(limb, job)| run(limb, job));
-            }
+            Threads::One => jobs.enumerate().for_each(|(limb, job)| run(limb, job)),
+            Threads::Pool => parallel::for_each(jobs, run),
         }
     }
 

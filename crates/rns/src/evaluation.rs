@@ -8,9 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rayon::prelude::*;
 use toroid_task::Progress;
 use toroid_tfhe::keys::KeyTag;
+use toroid_tfhe::parallel;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::MaskSeed;
 
@@ -124,18 +124,18 @@ impl EvaluationKeys {
             .map(|(key, row)| (key, row, rng.fork()))
             .collect();
         let (done, total) = (AtomicU64::new(0), jobs.len() as u64);
-        let rows = jobs
-            .into_par_iter()
-            .map(|(key, row, mut rng)| {
-                progress.check()?;
-                let (plan, seed) = (&plans[key], &seeds[key]);
-                let (payload, secret) = (plan.payload.poly(), plan.secret.poly());
-                let place = (row, plan.digits[row].clone());
-                let row = KeySwitchKey::row(payload, secret, plan.basis, place, seed, &mut rng)?;
-                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                progress.report("evaluation keys", done, total);
-                Ok(row)
-            })
+        let rows = parallel::map(jobs, |_, (key, row, mut rng)| {
+            progress.check()?;
+            let (plan, seed) = (&plans[key], &seeds[key]);
+            let (payload, secret) = (plan.payload.poly(), plan.secret.poly());
+            let place = (row, plan.digits[row].clone());
+            let row = KeySwitchKey::row(payload, secret, plan.basis, place, seed, &mut rng)?;
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            progress.report("evaluation keys", done, total);
+            Ok(row)
+        });
+        let rows = rows
+            .into_iter()
             .collect::<Result<Vec<[RnsPoly; 2]>, RnsError>>()?;
         let mut rows = rows.into_iter();
         let mut keys = EvaluationKeys::empty(context, *secret.tag());

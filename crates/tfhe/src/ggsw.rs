@@ -7,7 +7,6 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::slice::{ChunksExact, ChunksExactMut};
 
-use rayon::prelude::*;
 use toroid_ring::simd::SimdLevel;
 
 use crate::TfheError;
@@ -15,6 +14,7 @@ use crate::arithmetic::{Arithmetic, WordOf};
 use crate::glwe;
 use crate::memory::Buffer;
 use crate::modulus::{AlternatingFields, DigitField, DigitFields, Modulus};
+use crate::parallel;
 use crate::params::StageParams;
 
 /// GGSW samples, each of its rows of k+1 polynomials.
@@ -38,12 +38,23 @@ pub(crate) fn load_rows<M: Modulus, A: Arithmetic<M>>(
     out: &mut [u8],
 ) {
     let row_words = params.glwe_words();
-    out.par_chunks_exact_mut(arithmetic.row_bytes())
-        .zip(rows.par_chunks_exact(row_words))
-        .for_each_init(
-            || RowLoader::new(arithmetic, simd, params),
-            |loader, (out, words)| loader.load(words, out),
-        );
+    let row_bytes = arithmetic.row_bytes();
+    let group = rows_together(rows.len() / row_words);
+    let groups = out
+        .chunks_mut(group * row_bytes)
+        .zip(rows.chunks(group * row_words));
+    parallel::for_each(groups, |_, (out, rows)| {
+        let mut loader = RowLoader::new(arithmetic, simd, params);
+        let rows = rows.chunks_exact(row_words);
+        for (out, words) in out.chunks_exact_mut(row_bytes).zip(rows) {
+            loader.load(words, out);
+        }
+    });
+}
+
+/// How many of `rows` rows a thread loads before it takes others: several groups for each thread, which share their memory.
+fn rows_together(rows: usize) -> usize {
+    rows.div_ceil(4 * rayon::current_num_threads()).max(1)
 }
 
 /// Brings rows from the coefficient domain to the form in which an arithmetic computes with them.
@@ -153,13 +164,17 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
         let row_words = self.params.glwe_words();
         let row_bytes = self.arithmetic.row_bytes();
         let arithmetic = &self.arithmetic;
-        self.rows.bytes_mut()[first * row_bytes..]
-            .par_chunks_exact_mut(row_bytes)
-            .zip(rows.par_chunks_exact_mut(row_words))
-            .for_each_init(
-                || scratch_of_row::<M, A>(&self.params),
-                |scratch, (out, row)| arithmetic.load(row, scratch, out),
-            );
+        let group = rows_together(rows.len() / row_words);
+        let groups = self.rows.bytes_mut()[first * row_bytes..]
+            .chunks_mut(group * row_bytes)
+            .zip(rows.chunks_mut(group * row_words));
+        parallel::for_each(groups, |_, (out, rows)| {
+            let mut scratch = scratch_of_row::<M, A>(&self.params);
+            let rows = rows.chunks_exact_mut(row_words);
+            for (out, row) in out.chunks_exact_mut(row_bytes).zip(rows) {
+                arithmetic.load(row, &mut scratch, out);
+            }
+        });
     }
 
     /// Loads the rows of sample `index`, in the coefficient domain, on the calling thread: it takes microseconds.

@@ -2,7 +2,6 @@
 //!
 //! A GLWE sample is k mask polynomials a_i, then the body b = sum a_i·s_i + m + e, in Z_q\[X\]/(X^N+1).
 
-use rayon::prelude::*;
 use toroid_ring::goldilocks;
 use toroid_ring::multiversion;
 use toroid_ring::ntt::NttPlan;
@@ -14,6 +13,7 @@ use crate::encoding::Encoding;
 use crate::lwe::{LweSecretKey, check_words};
 use crate::memory::SecretWords;
 use crate::modulus::{Modulus, Words};
+use crate::parallel;
 use crate::params::{Gadget, ParamSet, StageParams};
 use crate::random::Csprng;
 use crate::seeded::{MaskSeed, SeededMask};
@@ -559,13 +559,12 @@ impl RowMaker {
     /// Polynomials in the coefficient domain to their canonical form in the NTT domain (BKNTT), in parallel.
     pub(crate) fn transform<M: Modulus>(&self, words: &[M::Word], out: &mut [u64]) {
         let n = self.params.ring_degree;
-        out.par_chunks_exact_mut(n)
-            .zip(words.par_chunks_exact(n))
-            .for_each(|(out, words)| {
-                lift::<M>(self.plan.simd(), out, words);
-                self.plan.forward(out);
-                self.plan.scale_assign(out, self.scale);
-            });
+        let pairs = out.chunks_exact_mut(n).zip(words.chunks_exact(n));
+        parallel::for_each(pairs, |_, (out, words)| {
+            lift::<M>(self.plan.simd(), out, words);
+            self.plan.forward(out);
+            self.plan.scale_assign(out, self.scale);
+        });
     }
 }
 

@@ -4,7 +4,6 @@ mod parts;
 
 use std::marker::PhantomData;
 
-use rayon::prelude::*;
 use toroid_ring::simd::SimdLevel;
 
 use crate::TfheError;
@@ -14,6 +13,7 @@ use crate::bodies;
 use crate::bootstrap::{BootstrappingKey, BootstrappingKeyLoader, RowLoader, RowReceiver};
 use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use crate::modulus::{Modulus, Torus32};
+use crate::parallel;
 use crate::params::StageParams;
 use crate::seeded::{KeyForm, MaskSeed, SEED_BYTES};
 
@@ -267,14 +267,14 @@ impl<M: Modulus, R: RowReceiver<M>> SeededRowLoader<M, R> {
         splitter.write(bytes, |seed, first, bodies| {
             let count = bodies.len() / body_bytes;
             let rows = &mut rows[..count * params.glwe_words()];
-            rows.par_chunks_exact_mut(params.glwe_words())
-                .zip(bodies.par_chunks_exact(body_bytes))
-                .enumerate()
-                .for_each(|(index, (row, body))| {
-                    let (masks, row_body) = row.split_at_mut(params.extracted_dimension());
-                    seed.expand_row::<M>(first + index as u64, masks);
-                    bodies::unpack::<M>(body, width, row_body);
-                });
+            let pairs = rows
+                .chunks_exact_mut(params.glwe_words())
+                .zip(bodies.chunks_exact(body_bytes));
+            parallel::for_each(pairs, |index, (row, body)| {
+                let (masks, row_body) = row.split_at_mut(params.extracted_dimension());
+                seed.expand_row::<M>(first + index as u64, masks);
+                bodies::unpack::<M>(body, width, row_body);
+            });
             loader.write_coefficients(rows)
         })
     }

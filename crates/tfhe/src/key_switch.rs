@@ -5,7 +5,6 @@
 //! that more bits would carry nothing, and the switch is bound by reading the key once, t·k·N·(n+1) words. The sum is made
 //! modulo 2^32 and brought to the ciphertext modulus at the end.
 
-use rayon::prelude::*;
 use toroid_ring::multiversion;
 use toroid_ring::simd::SimdLevel;
 
@@ -13,7 +12,7 @@ use crate::TfheError;
 use crate::lwe::{self, check_words};
 use crate::memory::Buffer;
 use crate::modulus::{DigitField, Modulus, Torus32};
-use crate::parallel::in_parallel;
+use crate::parallel::{self, in_parallel};
 use crate::params::StageParams;
 
 /// A key-switching key: `[k·N][t]` LWE samples of n+1 words of the 32-bit torus.
@@ -84,10 +83,8 @@ impl<M: Modulus> KeySwitchingKeyLoader<M> {
             return Err(self.wrong_length(end as u64));
         }
         let room = &mut self.key.words.bytes_mut()[self.filled..end];
-        bytemuck::cast_slice_mut::<u8, u32>(room)
-            .par_chunks_exact_mut(self.key.params.lwe_words())
-            .enumerate()
-            .for_each(|(index, sample)| fill(index, sample));
+        let words = bytemuck::cast_slice_mut::<u8, u32>(room);
+        parallel::for_each(words.chunks_exact_mut(self.key.params.lwe_words()), fill);
         self.filled = end;
         Ok(())
     }

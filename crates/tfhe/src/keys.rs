@@ -5,7 +5,6 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
 use toroid_ring::simd::SimdLevel;
 use toroid_task::Progress;
 use zeroize::Zeroizing;
@@ -20,6 +19,7 @@ use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use crate::lwe::LweSecretKey;
 use crate::memory::SecretWords;
 use crate::modulus::{Modulus, Torus32};
+use crate::parallel;
 use crate::params::{ParamSet, StageParams};
 use crate::random::Csprng;
 use crate::seeded::{KeyForm, MaskSeed, SeededMask};
@@ -679,14 +679,13 @@ pub(crate) fn stream<W: bytemuck::Pod + Default + Send + Sync>(
         share.progress.check().map_err(|_| TfheError::Cancelled)?;
         let end = count.min(first + batch);
         let room = &mut room[..(end - first) * words];
-        let tasks: Vec<_> = room
+        let tasks = room
             .chunks_mut(group * words)
             .zip((first..end).step_by(group))
-            .map(|(words, from)| (from..end.min(from + group), words, rng.fork()))
-            .collect();
-        tasks
-            .into_par_iter()
-            .for_each(|(range, words, mut rng)| make(range, words, &mut rng));
+            .map(|(words, from)| (from..end.min(from + group), words, rng.fork()));
+        parallel::for_each(tasks, |_, (range, words, mut rng)| {
+            make(range, words, &mut rng)
+        });
         take(room)?;
     }
     share.report(share.bytes);

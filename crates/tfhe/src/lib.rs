@@ -25,7 +25,7 @@ pub mod mac;
 mod memory;
 pub mod modulus;
 pub mod noise;
-mod parallel;
+pub mod parallel;
 pub mod params;
 pub mod random;
 pub mod seeded;

@@ -1,12 +1,17 @@
-//! Short work on several threads, and the decision to leave it to one.
+//! Work on several threads: long work, shared out, and short work, with the decision to leave it to one thread.
+//!
+//! Both take what is to be done as a function without types of its own (`share_out`, `on_threads`): the code around it in rayon,
+//! thousands of instructions, is compiled once and not for each use.
 //!
 //! Steps of a bootstrap take microseconds to a millisecond. Several threads are faster at them only while each has a core: where other
 //! processes take the cores, a thread waits for one that the system has put aside, for a whole time slice. Whoever finds that
-//! a thread came late says so ([`Crowding::late`]); short work then stays on the thread that asks for it, for a while that
+//! a thread came late says so (`Crowding::late`); short work then stays on the thread that asks for it, for a while that
 //! doubles as long as threads come late again. What that costs is bounded: a time slice for each attempt, and attempts become rare.
 
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use rayon::prelude::*;
 
 use crate::TfheError;
 
@@ -88,8 +93,7 @@ pub(crate) fn in_parallel<J: Send>(
     jobs: Vec<J>,
     run: impl Fn(usize, J) -> Result<(), TfheError> + Sync,
 ) -> Result<(), TfheError> {
-    let crowding = Crowding::of_process();
-    let threads = crowding.threads(threads.min(jobs.len()));
+    let threads = Crowding::of_process().threads(threads.min(jobs.len()));
     let jobs = Mutex::new(jobs.into_iter().enumerate());
     let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || {
@@ -98,9 +102,18 @@ pub(crate) fn in_parallel<J: Send>(
         }
         Ok(())
     };
-    if threads <= 1 {
-        return work();
+    match threads {
+        0 | 1 => work(),
+        _ => on_threads(threads, &work),
     }
+}
+
+/// Does the same work on several threads at once.
+fn on_threads(
+    threads: usize,
+    work: &(dyn Fn() -> Result<(), TfheError> + Sync),
+) -> Result<(), TfheError> {
+    let crowding = Crowding::of_process();
     let failed = Mutex::new(Ok(()));
     let begun = Instant::now();
     let (own, ended) = rayon::in_place_scope(|scope| {
@@ -118,6 +131,39 @@ pub(crate) fn in_parallel<J: Send>(
         crowding.late();
     }
     own.and(failed.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Does every job, given with its number, on the threads of the pool that the caller is in.
+pub fn for_each<J: Send>(jobs: impl IntoIterator<Item = J>, run: impl Fn(usize, J) + Sync) {
+    map(jobs, run);
+}
+
+/// The same for jobs with results, which come in the order of the jobs.
+pub fn map<J: Send, T: Send>(
+    jobs: impl IntoIterator<Item = J>,
+    run: impl Fn(usize, J) -> T + Sync,
+) -> Vec<T> {
+    // Each place is locked once, by the thread that has its number.
+    let places: Vec<_> = jobs
+        .into_iter()
+        .map(|job| Mutex::new((Some(job), None)))
+        .collect();
+    let lock = |index: usize| places[index].lock().unwrap_or_else(PoisonError::into_inner);
+    share_out(places.len(), &|index| {
+        let job = lock(index).0.take();
+        let result = job.map(|job| run(index, job));
+        lock(index).1 = result;
+    });
+    let results = places.into_iter().filter_map(|place| {
+        let place = place.into_inner();
+        place.unwrap_or_else(PoisonError::into_inner).1
+    });
+    results.collect()
+}
+
+/// Calls `run` with the numbers below `count`, on the threads of the pool that the caller is in.
+fn share_out(count: usize, run: &(dyn Fn(usize) + Sync)) {
+    (0..count).into_par_iter().for_each(run);
 }
 
 #[cfg(test)]
@@ -171,6 +217,14 @@ mod tests {
         assert_eq!(crowding.threads(4), 1);
         assert_eq!(crowding.threads(1), 1);
         assert_eq!(crowding.threads(0), 0);
+    }
+
+    #[test]
+    fn results_are_in_the_order_of_their_jobs() {
+        let jobs: Vec<String> = (0..100).map(|job| job.to_string()).collect();
+        let expected: Vec<_> = jobs.iter().cloned().enumerate().collect();
+        assert_eq!(map(jobs, |index, job| (index, job)), expected);
+        assert!(map(None::<u8>, |index, _| index).is_empty());
     }
 
     #[test]

@@ -18,8 +18,8 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use rayon::prelude::*;
 use toroid_task::Progress;
+use toroid_tfhe::parallel;
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::{MaskSeed, SEED_BYTES};
 
@@ -318,7 +318,7 @@ impl EvaluationKeys {
         let entries: Vec<Entry> = keys.iter().map(entry).collect();
         write(inner, &self.tag, context, &entries, progress, |places| {
             let body = |(key, row): &(usize, usize)| pack_row(&keys[*key].1.rows()[*row][0]);
-            Ok(places.par_iter().map(body).collect())
+            Ok(parallel::map(places, |_, place| body(place)))
         })
     }
 
@@ -369,7 +369,7 @@ impl EvaluationKeys {
         };
         let entries: Vec<Entry> = plans.iter().zip(&seeds).map(entry).collect();
         write(inner, secret.tag(), context, &entries, progress, |places| {
-            let jobs: Vec<_> = places.iter().map(|place| (*place, rng.fork())).collect();
+            let jobs = places.iter().map(|place| (*place, rng.fork()));
             let body = |((key, row), mut rng): ((usize, usize), Csprng)| {
                 let (plan, seed) = (&plans[key], &seeds[key]);
                 let (payload, secret) = (plan.payload.poly(), plan.secret.poly());
@@ -377,7 +377,8 @@ impl EvaluationKeys {
                 let [b, _] = KeySwitchKey::row(payload, secret, plan.basis, place, seed, &mut rng)?;
                 Ok(pack_row(&b))
             };
-            jobs.into_par_iter().map(body).collect()
+            let rows = parallel::map(jobs, |_, job| body(job));
+            rows.into_iter().collect()
         })
     }
 
@@ -428,11 +429,12 @@ impl EvaluationKeys {
                     reader.fill(&mut body)?;
                     bytes.push((*number, body));
                 }
-                let read = bytes
-                    .par_iter()
-                    .map(|(number, body)| unpack_row(context, &entry, *number, body))
-                    .collect::<Result<Vec<_>, _>>()?;
-                rows.extend(read);
+                let read = parallel::map(&bytes, |_, (number, body)| {
+                    unpack_row(context, &entry, *number, body)
+                });
+                for row in read {
+                    rows.push(row?);
+                }
                 done += numbers.len() as u64;
                 progress.report("reading evaluation keys", done, total);
             }
