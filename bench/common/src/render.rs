@@ -18,7 +18,9 @@ fn main() -> ExitCode {
 
 fn render() -> Result<(), Error> {
     let given = std::env::args_os().nth(1);
-    let folder = given.as_deref().map_or(Path::new(pages::RESULTS), Path::new);
+    let folder = given
+        .as_deref()
+        .map_or(Path::new(pages::RESULTS), Path::new);
     for page in pages::render_kept(folder)? {
         pages::write(&folder.join(&page.file), &page.text)?;
         println!("{}", page.file);

@@ -67,6 +67,7 @@ fn rows_go_by_ciphertexts_from_the_break_even_on() {
                 program: &program,
                 inputs: &[("x", &name)],
                 rows: Some(0..rows),
+                kept: None,
                 output: "o",
                 replace: false,
                 unit: None,
