@@ -1,11 +1,12 @@
 //! Chooses the parameters of the sets of wide functions: the cheapest that keep a failure probability with margin
 //! (`toroid_tfhe::noise::Assumptions`), by the noise formulas of `toroid_tfhe::wopbs::noise`, the 128-bit line of `toroid_tfhe::params`, and a linear model of time.
+//! Bodies are whole: to how many bits a key may round them is chosen after that.
 //!
 //! `cargo run --release -p toroid-bench-scheme --bin search -- [BITS [LOG2_FAILURE]]` prints the choice for each message width.
 
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::noise::{Assumptions, log2_add};
-use toroid_tfhe::params::wopbs::{Choice, Small};
+use toroid_tfhe::params::wopbs::{Choice, Small, WHOLE_WORDS};
 use toroid_tfhe::params::{Gadget, ParamSet, Security, smallest_log2_noise};
 use toroid_tfhe::wopbs::noise;
 
@@ -48,6 +49,7 @@ fn small(dimension: usize, gadget: Gadget, key_switch: Gadget) -> Small {
         log2_noise: smallest_log2_noise(dimension),
         gadget,
         key_switch,
+        body_bits: WHOLE_WORDS,
     }
 }
 
@@ -177,6 +179,7 @@ fn least(message_bits: u32, ring: &Ring, digit_bits: u32) -> Choice {
         extract: small(560, gadget(1, 1), gadget(4, 2)),
         refresh: small(740, gadget(1, 1), gadget(3, 3)),
         switch: gadget(1, 1),
+        switch_body_bits: WHOLE_WORDS,
         circuit: gadget(1, 1),
         digit_bits,
     }

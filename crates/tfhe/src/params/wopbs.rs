@@ -103,8 +103,8 @@ pub struct Small {
     pub body_bits: u32,
 }
 
-/// Bodies that are not part of a public key.
-const WHOLE_WORDS: u32 = 64;
+/// [`StageParams::body_bits`] of bodies that are not rounded, as those that are not part of a public key.
+pub const WHOLE_WORDS: u32 = 64;
 
 const fn gadget(levels: usize, log2_base: u32) -> Gadget {
     Gadget { levels, log2_base }
