@@ -118,6 +118,17 @@ pub static ALL: &[Row] = &[
         ..GATES
     },
     Row {
+        name: "message4-unrolled",
+        title: "the same by an unrolled key, a batch of 8 on one thread, time per sample",
+        peer: Some("ours by an ordinary key, the same batch"),
+        runs: 6,
+        bound: Some(|machine, measured| {
+            machine::unrolled_bootstrap(machine, &MESSAGE4, measured.key_bytes, BATCH)
+        }),
+        measure: bootstrap::message4_unrolled,
+        ..GATES
+    },
+    Row {
         name: "nand",
         title: "gate NAND (`gate`, failure ≤ 2^-128)",
         peer: Some("tfhe-rs 1.8.2 boolean DEFAULT_PARAMETERS"),

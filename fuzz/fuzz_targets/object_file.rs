@@ -18,7 +18,7 @@ use toroid_tfhe::serialize::{
     write_object,
 };
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind::ClientKey,
     Kind::BootstrappingKey,
     Kind::KeySwitchingKey,
@@ -28,6 +28,7 @@ const KINDS: [Kind; 9] = [
     Kind::SeededWordsBootstrappingKey,
     Kind::SeededKeySwitchingKey,
     Kind::EncryptedClientKey,
+    Kind::UnrolledBootstrappingKey,
 ];
 /// Longest payload that is made up: two chunks of the bootstrapping key of `tiny32`, the longest of the sets for tests.
 const MAX_PAYLOAD: u64 = 2 << 20;

@@ -11,7 +11,7 @@ use toroid_bench_common::{Error, machine};
 use toroid_ring::simd::SimdLevel;
 use toroid_task::Progress;
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
-use toroid_tfhe::bootstrap::{BootstrappingKey, Rotation, Run, bootstrap};
+use toroid_tfhe::bootstrap::{BootstrappingKey, Job, Rotation, Run, bootstrap, bootstrap_all};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::gates::{self, Gate};
 use toroid_tfhe::glwe;
@@ -431,6 +431,60 @@ pub fn message4(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
         peer_client.decrypt_message_and_carry(&peer_out),
         four_bits(message),
     )?;
+    Ok(measurement)
+}
+
+/// Key switch and PBS of eight samples of four bits, with an unrolled key and with an ordinary one, time per sample. Both are ours: the
+/// ordinary one stands for the peer.
+pub fn message4_unrolled(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
+    const BATCH: usize = 8;
+    let params = &MESSAGE4;
+    let four_bits = |message: i64| (message * message + 3) % 16;
+    let mut rng = Csprng::from_os()?;
+    let client = ClientKey::generate(params, &mut rng);
+    let (simd, progress) = (SimdLevel::best(), Progress::none());
+    let switch = key_switching_key::<Goldilocks>(&client, &mut rng)?;
+    let unrolled =
+        client.loaded_unrolled_bootstrapping_key::<Goldilocks, Fft>(simd, &mut rng, &progress)?;
+    let ordinary = bootstrapping_key::<Goldilocks, Fft>(&client, &mut rng)?;
+    let encoding = Encoding::new(params.message_bits, false)?;
+    let table: Vec<u64> = encoding
+        .messages()
+        .map(|m| Goldilocks::encode(four_bits(m), encoding.bits() + 1))
+        .collect();
+    let test_vector = glwe::test_vector::<Goldilocks>(params, encoding, &table)?;
+    let mut samples = Vec::new();
+    for message in 0..BATCH as i64 {
+        let bytes = client.encrypt_sample(message, encoding, &mut rng)?;
+        let words = params.lwe_words();
+        samples.push(words_from_bytes::<Goldilocks>("a sample", params, &bytes, words)?.to_vec());
+    }
+    let run = |key: &BootstrappingKey<Goldilocks, Fft>| -> Result<Duration, Error> {
+        let mut outs = samples.clone();
+        let mut jobs: Vec<Job<'_, Goldilocks>> = outs
+            .iter_mut()
+            .map(|out| (&test_vector[..], &mut out[..]))
+            .collect();
+        let (time, result) = timed(|| bootstrap_all(key, &switch, &mut jobs, Run::with_threads(1)));
+        result?;
+        for (message, out) in outs.iter().enumerate() {
+            let found = encoding.decode::<Goldilocks>(client.lwe().phase::<Goldilocks>(out));
+            let expected = four_bits(message as i64);
+            check("ours", found.cast_unsigned(), expected.cast_unsigned())?;
+        }
+        Ok(time / BATCH as u32)
+    };
+    run(&unrolled)?;
+    let peak = machine::peak_memory();
+    run(&ordinary)?;
+    let mut measurement = interleave(row.runs(settings), || run(&unrolled), || run(&ordinary))?;
+    measurement.our_peak = peak;
+    measurement.key_bytes = unrolled.memory();
+    measurement.note = format!(
+        "loaded, the unrolled key has {:.0} MB and the ordinary one {:.0} MB",
+        unrolled.memory() as f64 / 1e6,
+        ordinary.memory() as f64 / 1e6
+    );
     Ok(measurement)
 }
 

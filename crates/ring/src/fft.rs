@@ -20,15 +20,18 @@ mod avx512;
 mod kernel;
 mod key;
 mod portable;
+mod rotation;
 mod small;
 
 pub use aligned::AlignedVec;
 pub use key::KeyFormat;
+pub use rotation::Rotations;
 
 use crate::RingError;
 use crate::simd::SimdLevel;
 use kernel::{Keep, Leaf, MulAdd, NODE};
 use key::{Fixed, Float, Format};
+use rotation::{Product, Rotated};
 use std::f64::consts::PI;
 use std::marker::PhantomData;
 
@@ -242,11 +245,95 @@ impl FftPlan {
     /// If a slice has another length.
     pub fn forward(&self, coeffs: &[f64], spectrum: &mut [f64]) {
         self.check("coefficients", coeffs.len());
-        self.check("spectrum", spectrum.len());
+        self.forward_from(coeffs, spectrum);
+    }
+
+    /// [`Self::forward`] from coefficients as they are made.
+    ///
+    /// # Panics
+    /// If `spectrum` does not have N numbers.
+    pub fn forward_from(&self, coeffs: impl Coefficients, spectrum: &mut [f64]) {
         self.fold(coeffs, spectrum, &[]);
         if self.degree / 2 >= NODE {
-            // SAFETY: the length is checked above.
+            // SAFETY: `fold` checks the length.
             unsafe { self.descend(spectrum, Keep) }
+        }
+    }
+
+    /// The powers of X at the points of the spectrum; none for degrees below 128.
+    #[must_use]
+    pub fn rotations(&self) -> Option<Rotations> {
+        Rotations::new(self)
+    }
+
+    /// `sums[c] = Σ_i (X^e_i - 1)·Σ_r spectra[r]·keys[i][r][c]` for i = 0, 1, 2, with e_2 = e_0 + e_1: three times as many rows of keys
+    /// in this format as there are spectra, of as many columns as `sums` has. `spectra` and `sums` hold theirs one after the other, N
+    /// numbers each. `rotations` are those of this plan.
+    ///
+    /// # Panics
+    /// If a slice has another length, or `rotations` are those of another degree.
+    pub fn mul_rotated(
+        &self,
+        rotations: &Rotations,
+        spectra: &[f64],
+        format: KeyFormat,
+        keys: &[u8],
+        exponents: [usize; 2],
+        sums: &mut [f64],
+    ) {
+        let (rows, columns) = (spectra.len() / self.degree, sums.len() / self.degree);
+        let row_bytes = format.row_bytes(self.degree, columns);
+        assert!(
+            rows > 0
+                && rotations.is_of(self)
+                && spectra.len() == rows * self.degree
+                && sums.len() == columns * self.degree
+                && keys.len() == 3 * rows * row_bytes,
+            "{} numbers of spectra, {} bytes of keys and {} numbers of sums at degree {}",
+            spectra.len(),
+            keys.len(),
+            sums.len(),
+            self.degree
+        );
+        macro_rules! product {
+            ($format:ty, $rows:literal, $columns:literal) => {
+                self.run(Rotated::<$format, $rows, $columns> {
+                    rotations,
+                    spectra: spectra.as_ptr(),
+                    keys: keys.as_ptr(),
+                    row_bytes,
+                    exponents,
+                    sums: sums.as_mut_ptr(),
+                    degree: self.degree,
+                    rows,
+                    columns,
+                    format: PhantomData,
+                })
+            };
+        }
+        // SAFETY: the lengths are checked above. The numbers of rows are those of the sets for which it matters.
+        unsafe {
+            match (format, rows, columns) {
+                (KeyFormat::Float, 2, 2) => product!(Float, 2, 2),
+                (KeyFormat::Float, _, _) => product!(Float, 0, 0),
+                (KeyFormat::Fixed, 6, 2) => product!(Fixed, 6, 2),
+                (KeyFormat::Fixed, _, _) => product!(Fixed, 0, 0),
+            }
+        }
+    }
+
+    /// # Safety
+    /// What `product` points to has the lengths that it states.
+    unsafe fn run(&self, product: impl Product) {
+        // SAFETY: the caller's promise; the processor runs `self.simd`, checked when the plan was made.
+        unsafe {
+            match self.simd {
+                #[cfg(target_arch = "x86_64")]
+                SimdLevel::Avx512 => avx512::run(product),
+                #[cfg(target_arch = "x86_64")]
+                SimdLevel::Avx2 => avx2::run(product),
+                _ => portable::run(product),
+            }
         }
     }
 

@@ -456,6 +456,80 @@ fn transform_and_product_in_one() {
 }
 
 #[test]
+fn rotated_products_agree_with_products_by_monomials() {
+    for degree in degrees(1 << 13).filter(|degree| *degree >= 128) {
+        for (rows, columns) in [(2, 2), (6, 2), (1, 1), (3, 3)] {
+            for format in [KeyFormat::Float, KeyFormat::Fixed] {
+                let mut keys = noise(3 * rows * columns * degree, 4);
+                for number in keys.iter_mut() {
+                    // Whole numbers, which both formats hold.
+                    *number = (*number * 1e6).round();
+                }
+                let digits = noise(rows * degree, 5);
+                for plan in plans(degree) {
+                    let rotations = plan.rotations().unwrap();
+                    let row_bytes = format.row_bytes(degree, columns);
+                    let mut packed = vec![0; 3 * rows * row_bytes];
+                    let unpacked = keys.chunks_exact(columns * degree);
+                    for (row, key) in packed.chunks_exact_mut(row_bytes).zip(unpacked) {
+                        plan.pack_key(format, key, row);
+                    }
+                    let mut spectra = AlignedVec::zeroed(rows * degree);
+                    for (row, spectrum) in spectra.chunks_exact_mut(degree).enumerate() {
+                        let coeffs = &digits[row * degree..][..degree];
+                        plan.forward_from(coeffs, spectrum);
+                        assert!(*spectrum == *forward(&plan, coeffs));
+                    }
+                    for [a, b] in [[1, 2 * degree - 1], [degree + 77, 64], [0, 5], [0, 0]] {
+                        let mut expected = AlignedVec::zeroed(columns * degree);
+                        for (sample, exponent) in [a, b, a + b].into_iter().enumerate() {
+                            let mut monomial = AlignedVec::zeroed(degree);
+                            let exponent = exponent % (2 * degree);
+                            monomial[exponent % degree] =
+                                if exponent < degree { 1.0 } else { -1.0 };
+                            monomial[0] -= 1.0;
+                            let monomial = forward(&plan, &monomial);
+                            for (column, sum) in expected.chunks_exact_mut(degree).enumerate() {
+                                let mut inner = AlignedVec::zeroed(degree);
+                                for (row, digits) in spectra.chunks_exact(degree).enumerate() {
+                                    let at = ((sample * rows + row) * columns + column) * degree;
+                                    plan.mul_add_assign(&mut inner, digits, &keys[at..][..degree]);
+                                }
+                                plan.mul_add_assign(sum, &inner, &monomial);
+                            }
+                        }
+                        let mut found = noise(columns * degree, 6);
+                        plan.mul_rotated(&rotations, &spectra, format, &packed, [a, b], &mut found);
+                        let error = distance(&found, &expected);
+                        assert!(
+                            error <= 16.0 * UNIT * norm(&expected),
+                            "{degree}, {rows} rows, {columns} columns, {format:?}, {}: {error:e}",
+                            plan.simd()
+                        );
+                    }
+                }
+            }
+        }
+    }
+    assert!(FftPlan::new(64).unwrap().rotations().is_none());
+}
+
+#[test]
+#[should_panic(expected = "bytes of keys")]
+fn panics_on_rotated_products_with_too_few_keys() {
+    let plan = FftPlan::new(128).unwrap();
+    let keys = vec![0; 2 * KeyFormat::Float.row_bytes(128, 1)];
+    plan.mul_rotated(
+        &plan.rotations().unwrap(),
+        &[0.0; 128],
+        KeyFormat::Float,
+        &keys,
+        [1, 2],
+        &mut [0.0; 128],
+    );
+}
+
+#[test]
 fn fixed_point_keys_saturate() {
     for plan in plans(16) {
         let mut row = vec![0; KeyFormat::Fixed.row_bytes(16, 1)];

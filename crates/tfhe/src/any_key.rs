@@ -20,6 +20,7 @@ use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
 use crate::keys::{ClientKey, loaded_ggsw_lists, loaded_key_switching_samples};
 use crate::lwe::words_in_bytes;
 use crate::modulus::Modulus;
+use crate::noise::Assumptions;
 use crate::params::{ParamSet, StageParams};
 use crate::random::Csprng;
 use crate::seeded::KeyForm;
@@ -56,6 +57,7 @@ const WOPBS_THREADS: usize = 4;
 trait Bootstrap: Send + Sync {
     fn params(&self) -> &ParamSet;
     fn arithmetic(&self) -> ArithmeticKind;
+    fn assumptions(&self) -> Assumptions;
     fn memory(&self) -> u64;
     fn batches(&self) -> bool;
     fn threads(&self, functions: usize) -> usize;
@@ -89,6 +91,10 @@ impl<M: Modulus, A: Arithmetic<M>> Bootstrap for Programmable<M, A> {
         A::KIND
     }
 
+    fn assumptions(&self) -> Assumptions {
+        self.key.assumptions()
+    }
+
     fn memory(&self) -> u64 {
         self.key.memory()
     }
@@ -98,6 +104,9 @@ impl<M: Modulus, A: Arithmetic<M>> Bootstrap for Programmable<M, A> {
     }
 
     fn threads(&self, functions: usize) -> usize {
+        if self.key.is_unrolled() {
+            return functions;
+        }
         self.params.ggsw_rows() * functions
     }
 
@@ -144,6 +153,10 @@ impl<M: Modulus, A: Arithmetic<M>> Bootstrap for WopbsKey<M, A> {
 
     fn arithmetic(&self) -> ArithmeticKind {
         A::KIND
+    }
+
+    fn assumptions(&self) -> Assumptions {
+        A::KIND.into()
     }
 
     fn memory(&self) -> u64 {
@@ -233,6 +246,12 @@ impl AnyBootstrappingKey {
     #[must_use]
     pub fn arithmetic(&self) -> ArithmeticKind {
         self.0.arithmetic()
+    }
+
+    /// What noise formulas take for granted of bootstraps by this key.
+    #[must_use]
+    pub fn assumptions(&self) -> Assumptions {
+        self.0.assumptions()
     }
 
     /// Bytes of memory that the key holds.
@@ -416,6 +435,18 @@ impl AnyKeyLoader<AnyBootstrappingKey> {
     ) -> Result<Self, TfheError> {
         dispatch!(params, arithmetic, bootstrapping_loader(params, form, simd))
     }
+
+    /// Room for the unrolled bootstrapping key of a set, whose bytes come in the seeded form, with the kernels of `simd`.
+    ///
+    /// # Errors
+    /// [`TfheError::NotUnrolled`] for a set of wide functions, or the system's refusal of memory.
+    pub fn unrolled_bootstrapping(
+        params: &ParamSet,
+        arithmetic: ArithmeticKind,
+        simd: SimdLevel,
+    ) -> Result<Self, TfheError> {
+        dispatch!(params, arithmetic, unrolled_loader(params, simd))
+    }
 }
 
 impl AnyKeyLoader<AnyKeySwitchingKey> {
@@ -455,6 +486,20 @@ fn bootstrapping_loader<M: Modulus, A: Arithmetic<M>>(
     })
 }
 
+fn unrolled_loader<M: Modulus, A: Arithmetic<M>>(
+    params: &ParamSet,
+    simd: SimdLevel,
+) -> Result<AnyKeyLoader<AnyBootstrappingKey>, TfheError> {
+    let form = KeyForm::Seeded;
+    let make =
+        |part: &StageParams| SeededBootstrappingKeyLoader::<M, A>::unrolled(part, form, simd);
+    let loader = PartsLoader::unrolled(params, form, make)?;
+    Ok(AnyKeyLoader::new(
+        loader,
+        AnyBootstrappingKey::from_parts::<M, A>,
+    ))
+}
+
 fn key_switching_loader<M: Modulus>(
     params: &ParamSet,
     form: KeyForm,
@@ -490,6 +535,38 @@ pub fn generate(
         arithmetic,
         loaded(client, simd, rng, progress)
     )
+}
+
+/// [`generate`] with an unrolled bootstrapping key.
+///
+/// # Errors
+/// [`TfheError::NotUnrolled`] for a set of wide functions, [`TfheError::Cancelled`], or the system's refusal of memory.
+pub fn generate_unrolled(
+    client: &ClientKey,
+    arithmetic: ArithmeticKind,
+    simd: SimdLevel,
+    rng: &mut Csprng,
+    progress: &Progress,
+) -> Result<(AnyBootstrappingKey, AnyKeySwitchingKey), TfheError> {
+    dispatch!(
+        client.params(),
+        arithmetic,
+        loaded_unrolled(client, simd, rng, progress)
+    )
+}
+
+fn loaded_unrolled<M: Modulus, A: Arithmetic<M>>(
+    client: &ClientKey,
+    simd: SimdLevel,
+    rng: &mut Csprng,
+    progress: &Progress,
+) -> Result<(AnyBootstrappingKey, AnyKeySwitchingKey), TfheError> {
+    let params = client.params();
+    let key = client.loaded_unrolled_bootstrapping_key(simd, rng, progress)?;
+    let bootstrapping = AnyBootstrappingKey::from_parts::<M, A>(params, vec![key])?;
+    let key = client.loaded_key_switching_key(simd, rng, progress)?;
+    let key_switching = AnyKeySwitchingKey::from_parts::<M>(params, vec![key])?;
+    Ok((bootstrapping, key_switching))
 }
 
 fn loaded<M: Modulus, A: Arithmetic<M>>(

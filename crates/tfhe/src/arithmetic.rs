@@ -23,9 +23,10 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use bytemuck::Pod;
-use toroid_ring::fft::{Coefficients, FftPlan, KeyFormat, Receiver};
+use toroid_ring::fft::{Coefficients, FftPlan, KeyFormat, Receiver, Rotations};
 use toroid_ring::goldilocks;
 use toroid_ring::multiversion;
 use toroid_ring::naive;
@@ -35,7 +36,9 @@ use toroid_ring::prime_ntt::Ntt50Plan;
 use toroid_ring::simd::SimdLevel;
 
 use crate::TfheError;
-use crate::modulus::{DigitFields, FieldOf, FloatWords, Modulus, Torus32, Words, nearest_i64};
+use crate::modulus::{
+    DigitField, DigitFields, FieldOf, FloatWords, Modulus, Torus32, Words, nearest_i64,
+};
 use crate::params::{ModulusKind, StageParams};
 
 /// Which arithmetic an external product is done in.
@@ -132,6 +135,20 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
         sums: &mut [Self::Scalar],
         first: bool,
     );
+    /// sums\[c\] = Σ_i (X^e_i - 1)·Σ_r digits_r ⊙ rows\[i\]\[r\]\[c\] for the loaded rows of three GGSW samples of `params` and e_2 = e_0 + e_1,
+    /// where digits_r is the transform of the digits of `acc`, (k+1)·N words, that belong to row r. `digits` has N entries for each row of a sample. Returns false, and leaves
+    /// `sums` as they are, where the arithmetic has no such product: three external products make it up then.
+    fn pair_product(
+        &self,
+        _params: &StageParams,
+        _acc: &[WordOf<M, Self>],
+        _keys: &[u8],
+        _exponents: [usize; 2],
+        _digits: &mut [Self::Scalar],
+        _sums: &mut [Self::Scalar],
+    ) -> bool {
+        false
+    }
     /// sum += Σ factors\[j\]·rows\[j\] for loaded rows over the Goldilocks modulus, entry by entry, or for the same part of each,
     /// as long as `sum`, in order. Factors are below 2^24 in absolute value.
     fn add_multiples(&self, sum: &mut [u64], rows: &[u64], factors: &[i32]);
@@ -170,6 +187,8 @@ pub struct Fft {
     ntt: NttPlan,
     columns: usize,
     format: KeyFormat,
+    /// Made for the first unrolled step; none for the smallest degrees.
+    rotations: OnceLock<Option<Rotations>>,
     /// Brings centred words to what the key is made of.
     key_scale: f64,
     /// Brings the inverse transform of products back to the unit of [`FloatWords::add_f64`].
@@ -701,8 +720,10 @@ impl<M: Modulus> Arithmetic<M> for Fft {
                 (KeyFormat::Fixed, M::F64_UNIT / unit, normalization * unit)
             }
         };
+        let plan = FftPlan::with_simd(n, simd)?;
         Ok(Fft {
-            plan: FftPlan::with_simd(n, simd)?,
+            rotations: OnceLock::new(),
+            plan,
             ntt: NttPlan::with_simd(n, simd)?,
             columns: params.glwe_dimension + 1,
             format,
@@ -749,6 +770,32 @@ impl<M: Modulus> Arithmetic<M> for Fft {
     ) {
         let product = (&self.plan, self.format, row);
         mul_add_floats::<M::Float>(product, (words, fields), scratch, sums, first);
+    }
+
+    fn pair_product(
+        &self,
+        params: &StageParams,
+        acc: &[<M::Float as Words>::Word],
+        keys: &[u8],
+        exponents: [usize; 2],
+        digits: &mut [f64],
+        sums: &mut [f64],
+    ) -> bool {
+        let Some(rotations) = self.rotations.get_or_init(|| self.plan.rotations()) else {
+            return false;
+        };
+        let n = params.ring_degree;
+        for (row, spectrum) in digits.chunks_exact_mut(n).enumerate() {
+            let (component, gadget, level) = params.ggsw_row(row);
+            let digits = Digits::<M::Float, _> {
+                words: &acc[component * n..][..n],
+                fields: DigitField::new(M::KIND, gadget, level),
+            };
+            self.plan.forward_from(digits, spectrum);
+        }
+        self.plan
+            .mul_rotated(rotations, digits, self.format, keys, exponents, sums);
+        true
     }
 
     fn add_multiples(&self, sum: &mut [u64], rows: &[u64], factors: &[i32]) {

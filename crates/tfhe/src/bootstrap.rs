@@ -16,6 +16,7 @@ use crate::glwe;
 use crate::key_switch::KeySwitchingKey;
 use crate::lwe::check_words;
 use crate::modulus::{Modulus, Words};
+use crate::noise::Assumptions;
 use crate::params::StageParams;
 
 use blind_rotation::{BlindRotation, accumulators, split};
@@ -51,7 +52,10 @@ impl Run<'_> {
     }
 }
 
-/// A bootstrapping key, loaded for one [`Arithmetic`]: n GGSW samples.
+/// A bootstrapping key, loaded for one [`Arithmetic`]: n GGSW samples, one for each key bit; or unrolled, three for every two
+/// bits s and t, of s·(1-t), (1-s)·t and s·t. A step of a blind rotation by an unrolled key turns by two exponents: it takes as many transforms
+/// as one by a single bit, three times its products and 1.5 times its bytes a bit. (Key unrolling: Zhou, Yang, Chen, Chen, Wang, Zhang, Faster bootstrapping with
+/// multiple addends, 2018; Bourse, Minelli, Minihold, Paillier, Fast homomorphic evaluation of deep discretized neural networks, 2018.)
 pub struct BootstrappingKey<M: Modulus, A: Arithmetic<M>> {
     pub(crate) samples: GgswList<M, A>,
 }
@@ -77,6 +81,21 @@ impl<M: Modulus, A: Arithmetic<M>> BootstrappingKey<M, A> {
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.samples.memory()
+    }
+
+    /// Whether three GGSW samples stand for two key bits.
+    #[must_use]
+    pub fn is_unrolled(&self) -> bool {
+        self.samples.is_unrolled()
+    }
+
+    /// What noise formulas take for granted of bootstraps by this key.
+    #[must_use]
+    pub fn assumptions(&self) -> Assumptions {
+        Assumptions {
+            unrolled: self.is_unrolled(),
+            ..A::KIND.into()
+        }
     }
 
     /// Rotates `test_vector` ((k+1)·N words) by the phase of `sample` (n+1 words) and extracts the constant coefficient

@@ -54,6 +54,9 @@ pub enum TfheError {
         /// Name of the set.
         params: &'static str,
     },
+    /// A set without an unrolled bootstrapping key.
+    #[error("{0} has no unrolled bootstrapping key: sets of wide functions have none")]
+    NotUnrolled(&'static str),
     /// A set without wide functions.
     #[error("{0} has no wide functions")]
     NotWopbs(&'static str),

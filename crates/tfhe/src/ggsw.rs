@@ -13,7 +13,7 @@ use crate::TfheError;
 use crate::arithmetic::{Arithmetic, WordOf};
 use crate::glwe;
 use crate::memory::Buffer;
-use crate::modulus::{AlternatingFields, DigitField, DigitFields, Modulus};
+use crate::modulus::{AlternatingFields, DigitField, DigitFields, Modulus, Words};
 use crate::parallel;
 use crate::params::StageParams;
 
@@ -25,6 +25,8 @@ pub(crate) struct GgswList<M: Modulus, A: Arithmetic<M>> {
     count: usize,
     /// Whether products take [`AlternatingFields`].
     alternating: bool,
+    /// Whether three samples stand for two bits s and t: of s·(1-t), (1-s)·t and s·t.
+    unrolled: bool,
     rows: Buffer,
     modulus: PhantomData<M>,
 }
@@ -104,6 +106,7 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
             simd,
             count,
             alternating: false,
+            unrolled: false,
             rows: Buffer::new(bytes / 8)?,
             modulus: PhantomData,
         })
@@ -115,6 +118,19 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
             alternating: true,
             ..self
         }
+    }
+
+    /// Room for the samples of an unrolled bootstrapping key.
+    pub(crate) fn unrolled(params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError> {
+        Ok(GgswList {
+            unrolled: true,
+            ..GgswList::new(params, params.unrolled_samples(), simd)?
+        })
+    }
+
+    /// Whether three samples stand for two bits.
+    pub(crate) fn is_unrolled(&self) -> bool {
+        self.unrolled
     }
 
     /// The dimensions and gadgets.
@@ -224,13 +240,82 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
 
     /// acc += what the products of one external product sum up to; the sums are destroyed.
     pub(crate) fn add_sums(&self, work: &mut Workspace<'_, M, A>, acc: &mut [WordOf<M, A>]) {
+        self.add_columns(work.sums, acc);
+    }
+
+    fn add_columns(&self, sums: &mut [A::Scalar], acc: &mut [WordOf<M, A>]) {
         let n = self.params.ring_degree;
-        let sums = work
-            .sums
-            .chunks_exact_mut(A::sums_per_column(&self.params) * n);
+        let sums = sums.chunks_exact_mut(A::sums_per_column(&self.params) * n);
         for (sum, words) in sums.zip(acc.chunks_exact_mut(n)) {
             self.arithmetic.inverse_add(sum, words);
         }
+    }
+
+    /// Turns `acc` by X^e_0·X^e_1, each as far as the bit of an unrolled key says: acc += Σ (X^e_i - 1)·(acc ⊡ sample i) for the
+    /// three samples of pair `pair`, with e_2 = e_0 + e_1.
+    pub(crate) fn turn_by_pair(
+        &self,
+        pair: usize,
+        exponents: [usize; 2],
+        acc: &mut [WordOf<M, A>],
+        memory: &mut PairMemory<M, A>,
+    ) {
+        let params = &self.params;
+        let n = params.ring_degree;
+        let bytes = 3 * params.ggsw_rows() * self.arithmetic.row_bytes();
+        let keys = &self.rows.bytes()[pair * bytes..][..bytes];
+        let mut work = Workspace::<M, A>::new(params, &mut memory.work);
+        let digits = bytemuck::cast_slice_mut(memory.digits.words_mut());
+        if self
+            .arithmetic
+            .pair_product(params, acc, keys, exponents, digits, work.sums)
+        {
+            return self.add_columns(work.sums, acc);
+        }
+        let (product, total) = memory.words.split_at_mut(params.glwe_words());
+        total.fill(WordOf::<M, A>::default());
+        let [a, b] = exponents;
+        for (sample, exponent) in [a, b, (a + b) % (2 * n)].into_iter().enumerate() {
+            let component = |index: usize, out: &mut [WordOf<M, A>]| {
+                out.copy_from_slice(&acc[index * n..][..n]);
+            };
+            self.products(
+                3 * pair + sample,
+                0..params.ggsw_rows(),
+                component,
+                &mut work,
+            );
+            product.fill(WordOf::<M, A>::default());
+            self.add_sums(&mut work, product);
+            for (total, product) in total.chunks_exact_mut(n).zip(product.chunks_exact(n)) {
+                glwe::rotate_sub::<A::Words>(self.simd, work.difference, product, exponent);
+                add_words::<A::Words>(total, work.difference);
+            }
+        }
+        add_words::<A::Words>(acc, total);
+    }
+}
+
+fn add_words<W: Words>(sum: &mut [W::Word], other: &[W::Word]) {
+    for (sum, other) in sum.iter_mut().zip(other) {
+        *sum = W::add(*sum, *other);
+    }
+}
+
+/// One thread's working memory for [`GgswList::turn_by_pair`].
+pub(crate) struct PairMemory<M: Modulus, A: Arithmetic<M>> {
+    work: Buffer,
+    digits: Buffer,
+    words: Vec<WordOf<M, A>>,
+}
+
+impl<M: Modulus, A: Arithmetic<M>> PairMemory<M, A> {
+    pub(crate) fn new(params: &StageParams) -> Result<Self, TfheError> {
+        Ok(PairMemory {
+            work: Workspace::<M, A>::memory(params)?,
+            digits: Buffer::new(params.ggsw_rows() * params.ring_degree)?,
+            words: vec![WordOf::<M, A>::default(); 2 * params.glwe_words()],
+        })
     }
 }
 

@@ -231,6 +231,19 @@ impl<M: Modulus, A: Arithmetic<M>> SeededRowLoader<M, BootstrappingKey<M, A>> {
         let loader = BootstrappingKeyLoader::new(params, simd)?;
         Ok(Self::with_loader(KeyForm::SeededWords, loader))
     }
+
+    /// Room for the unrolled key of a parameter set, whose bytes come in one of the seeded forms.
+    ///
+    /// # Errors
+    /// Those of [`BootstrappingKeyLoader::unrolled`].
+    pub fn unrolled(
+        params: &StageParams,
+        form: KeyForm,
+        simd: SimdLevel,
+    ) -> Result<Self, TfheError> {
+        let loader = BootstrappingKeyLoader::unrolled(params, simd)?;
+        Ok(Self::with_loader(form, loader))
+    }
 }
 
 impl<M: Modulus, R: RowReceiver<M>> SeededRowLoader<M, R> {

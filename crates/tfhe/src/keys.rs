@@ -49,6 +49,19 @@ pub(crate) struct StageKey<'a> {
     /// The key that GGSW samples encrypt and key-switching samples stand under; `None` for switches between ring keys.
     lwe: Option<&'a LweSecretKey>,
     glwe: &'a GlweSecretKey,
+    /// Whether three GGSW samples stand for two bits of `lwe`.
+    unrolled: bool,
+}
+
+/// The message of GGSW sample `index` of an unrolled key: of every two bits s and t, s·(1-t), (1-s)·t and s·t. A missing last bit is 0.
+fn unrolled_bit(bits: &[u64], index: usize) -> u64 {
+    let first = 2 * (index / 3);
+    let (s, t) = (bits[first], bits.get(first + 1).copied().unwrap_or(0));
+    match index % 3 {
+        0 => s & (t ^ 1),
+        1 => (s ^ 1) & t,
+        _ => s & t,
+    }
 }
 
 impl std::fmt::Debug for ClientKey {
@@ -147,6 +160,7 @@ impl ClientKey {
                 stage,
                 lwe,
                 glwe: &self.glwe,
+                unrolled: false,
             })
             .collect()
     }
@@ -157,7 +171,19 @@ impl ClientKey {
             stage: &self.params.stage,
             lwe: Some(&self.lwe),
             glwe: &self.glwe,
+            unrolled: false,
         }
+    }
+
+    /// The keys of an unrolled bootstrapping key.
+    fn unrolled_stage(&self) -> Result<StageKey<'_>, TfheError> {
+        if self.params.is_wide() {
+            return Err(TfheError::NotUnrolled(self.params.name));
+        }
+        Ok(StageKey {
+            unrolled: true,
+            ..self.only_stage()
+        })
     }
 
     /// The parameter set.
@@ -377,6 +403,43 @@ impl ClientKey {
         Ok(parts.remove(0))
     }
 
+    /// Generates the unrolled bootstrapping key as bytes of a form, in parallel on the current thread pool: the GGSW samples of
+    /// [`StageParams::unrolled_samples`] in the place of those of n bits. The same generator gives the same key in all forms. `progress` counts bytes.
+    ///
+    /// # Errors
+    /// [`TfheError::NotUnrolled`] for a set of wide functions, what `sink` returns, [`TfheError::Cancelled`].
+    pub fn unrolled_bootstrapping_key(
+        &self,
+        form: KeyForm,
+        rng: &mut Csprng,
+        progress: &Progress,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), TfheError> {
+        let part = self.unrolled_stage()?;
+        let bytes = form.ggsw_list_bytes(&part.stage.unrolled());
+        let share = Share::part(BOOTSTRAPPING_KEY, progress, bytes, 0, 1);
+        with_modulus!(self.params.modulus, M => part.ggsw_list::<M>(form, rng, share, sink))
+    }
+
+    /// Generates the unrolled bootstrapping key into the form that `A` computes with: the key that
+    /// [`ClientKey::unrolled_bootstrapping_key`] gives for the same generator, loaded with the kernels of `simd`. `progress` counts bytes of
+    /// the seeded form.
+    ///
+    /// # Errors
+    /// [`TfheError::NotUnrolled`] for a set of wide functions, those of [`BootstrappingKeyLoader::unrolled`], [`TfheError::Cancelled`].
+    pub fn loaded_unrolled_bootstrapping_key<M: Modulus, A: Arithmetic<M>>(
+        &self,
+        simd: SimdLevel,
+        rng: &mut Csprng,
+        progress: &Progress,
+    ) -> Result<BootstrappingKey<M, A>, TfheError> {
+        let part = self.unrolled_stage()?;
+        let bytes = KeyForm::Seeded.ggsw_list_bytes(&part.stage.unrolled());
+        let share = Share::part(BOOTSTRAPPING_KEY, progress, bytes, 0, 1);
+        let loader = BootstrappingKeyLoader::<M, A>::unrolled(part.stage, simd)?;
+        part.loaded(loader, rng, share)
+    }
+
     /// Generates the key-switching key as bytes of a form, in parallel on the current thread pool. The same generator
     /// gives the same key in all forms. `progress` counts bytes.
     ///
@@ -426,13 +489,8 @@ pub(crate) fn loaded_ggsw_lists<M: Modulus, A: Arithmetic<M>>(
     let bytes = |stage: &StageParams| KeyForm::Seeded.ggsw_list_bytes(stage);
     Share::of_parts(BOOTSTRAPPING_KEY, parts, bytes, progress)
         .map(|(part, share)| {
-            let mut loader = BootstrappingKeyLoader::<M, A>::new(part.stage, simd)?;
-            let seed = MaskSeed::generate(rng);
-            let maker = RowMaker::new(part.stage, part.glwe)?;
-            part.rows::<M>(&maker, &seed, rng, share, |rows| {
-                loader.write_coefficients(rows)
-            })?;
-            loader.finish()
+            let loader = BootstrappingKeyLoader::<M, A>::new(part.stage, simd)?;
+            part.loaded(loader, rng, share)
         })
         .collect()
 }
@@ -462,6 +520,21 @@ pub(crate) fn loaded_key_switching_samples<M: Modulus>(
 }
 
 impl StageKey<'_> {
+    /// The GGSW samples, given to a loader that has none yet.
+    fn loaded<M: Modulus, A: Arithmetic<M>>(
+        self,
+        mut loader: BootstrappingKeyLoader<M, A>,
+        rng: &mut Csprng,
+        share: Share<'_>,
+    ) -> Result<BootstrappingKey<M, A>, TfheError> {
+        let seed = MaskSeed::generate(rng);
+        let maker = RowMaker::new(self.stage, self.glwe)?;
+        self.rows::<M>(&maker, &seed, rng, share, |rows| {
+            loader.write_coefficients(rows)
+        })?;
+        loader.finish()
+    }
+
     fn ggsw_list<M: Modulus>(
         self,
         form: KeyForm,
@@ -508,7 +581,11 @@ impl StageKey<'_> {
     ) -> Result<(), TfheError> {
         let stage = self.stage;
         let items = Items {
-            count: stage.lwe_dimension,
+            count: if self.unrolled {
+                stage.unrolled_samples()
+            } else {
+                stage.lwe_dimension
+            },
             group: 1,
             words: stage.ggsw_rows() * stage.glwe_words(),
         };
@@ -523,7 +600,12 @@ impl StageKey<'_> {
         };
         let make = |range: Range<usize>, words: &mut [M::Word], rng: &mut Csprng| {
             let index = range.start;
-            maker.ggsw::<M>(index, lwe.bits()[index], seed, words, rng);
+            let bit = if self.unrolled {
+                unrolled_bit(lwe.bits(), index)
+            } else {
+                lwe.bits()[index]
+            };
+            maker.ggsw::<M>(index, bit, seed, words, rng);
         };
         stream(items, rng, share, make, take)
     }

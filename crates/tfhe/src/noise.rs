@@ -24,10 +24,17 @@ pub fn shared_variance(params: &ParamSet, assumptions: impl Into<Assumptions>) -
     if let Some(wopbs) = params.wopbs {
         return wopbs::noise::shared_variance(params, wopbs, assumptions);
     }
+    let assumptions = assumptions.into();
+    // Of an unrolled key, the products that a step takes off without turning them.
+    let samples = if assumptions.unrolled {
+        params.unrolled_samples()
+    } else {
+        params.lwe_dimension
+    };
     let key_switch = params.extracted_dimension() as f64
         * params.key_switch.levels as f64
         * params.lwe_variance();
-    let rotations = params.lwe_dimension as f64
+    let rotations = samples as f64
         * params.ggsw_rows() as f64
         * params.ring_degree as f64
         * loaded_key_variance(params, assumptions);
@@ -322,14 +329,15 @@ impl Noise {
         &self,
         params: &ParamSet,
         message_bits: u32,
-        arithmetic: ArithmeticKind,
+        assumptions: impl Into<Assumptions>,
         input: u64,
     ) -> Noise {
-        let failure = log2_bootstrap_failure(params, arithmetic, message_bits, self.variance());
-        let shared = shared_variance(params, arithmetic);
+        let assumptions = assumptions.into();
+        let failure = log2_bootstrap_failure(params, assumptions, message_bits, self.variance());
+        let shared = shared_variance(params, assumptions);
         let own = Term {
             coefficient: 1.0,
-            variance: bootstrap_output_variance(params, arithmetic) - shared,
+            variance: bootstrap_output_variance(params, assumptions) - shared,
             group: input | BOOTSTRAP_GROUP,
             in_each_row: false,
         };

@@ -65,10 +65,12 @@ pub enum Kind {
     SeededKeySwitchingKey,
     /// Secret keys under a passphrase ([`crate::encrypted_key`]).
     EncryptedClientKey,
+    /// An unrolled bootstrapping key as seed and packed bodies.
+    UnrolledBootstrappingKey,
 }
 
 impl Kind {
-    const ALL: [(Kind, u16, &'static str); 9] = [
+    const ALL: [(Kind, u16, &'static str); 10] = [
         (Kind::ClientKey, 1, "client key"),
         (Kind::BootstrappingKey, 2, "bootstrapping key"),
         (Kind::KeySwitchingKey, 3, "key-switching key"),
@@ -81,6 +83,11 @@ impl Kind {
             Kind::SeededWordsBootstrappingKey,
             6,
             "seeded bootstrapping key of whole words",
+        ),
+        (
+            Kind::UnrolledBootstrappingKey,
+            10,
+            "unrolled bootstrapping key",
         ),
     ];
 
@@ -95,6 +102,7 @@ impl Kind {
             Kind::SeededKeySwitchingKey => 6,
             Kind::EncryptedClientKey => 7,
             Kind::SeededWordsBootstrappingKey => 8,
+            Kind::UnrolledBootstrappingKey => 9,
         };
         Self::ALL[index]
     }
@@ -118,14 +126,18 @@ impl Kind {
         }
     }
 
-    /// The form of the public key that such an object holds; the other kinds hold none.
+    /// The form of the public key that such an object holds, if it is one of three; the other kinds hold none.
     #[must_use]
     pub const fn key_form(self) -> Option<KeyForm> {
         match self {
             Kind::BootstrappingKey | Kind::KeySwitchingKey => Some(KeyForm::Expanded),
             Kind::SeededBootstrappingKey | Kind::SeededKeySwitchingKey => Some(KeyForm::Seeded),
             Kind::SeededWordsBootstrappingKey => Some(KeyForm::SeededWords),
-            Kind::ClientKey | Kind::EncryptedClientKey | Kind::TestVector | Kind::Sample => None,
+            Kind::ClientKey
+            | Kind::EncryptedClientKey
+            | Kind::TestVector
+            | Kind::Sample
+            | Kind::UnrolledBootstrappingKey => None,
         }
     }
 
@@ -154,6 +166,7 @@ impl Kind {
                 KeyForm::SeededWords.bootstrapping_key_bytes(params)
             }
             Kind::SeededKeySwitchingKey => KeyForm::Seeded.key_switching_key_bytes(params),
+            Kind::UnrolledBootstrappingKey => KeyForm::Seeded.ggsw_list_bytes(&params.unrolled()),
             Kind::TestVector => params.test_vector_bytes() as u64,
             Kind::Sample => params.lwe_bytes() as u64,
         }

@@ -25,7 +25,7 @@ use crate::bootstrap::Run;
 use crate::ciphertext::Ciphertext;
 use crate::encoding::Encoding;
 use crate::keys::{ClientKey, KeyTag};
-use crate::noise::StatedNoise;
+use crate::noise::{Assumptions, StatedNoise};
 use crate::params::ParamSet;
 use crate::random::Csprng;
 
@@ -112,6 +112,37 @@ impl ClientKey {
             any_key::generate(self, arithmetic, simd, rng, progress)?;
         Ok(ServerKey::new(*self.tag(), bootstrapping, key_switching))
     }
+
+    /// The server key with an unrolled bootstrapping key. It has 1.5 times the bytes and makes more noise
+    /// ([`crate::noise::unrolled_step_variance`]; `toroid params explain` has the figures of each set), and pays at small rings for batches
+    /// of samples ([`ServerKey::apply_batch`]), which share the reading of the key.
+    ///
+    /// ```
+    /// use toroid_task::Progress;
+    /// use toroid_tfhe::arithmetic::ArithmeticKind;
+    /// use toroid_tfhe::{ClientKey, params::TINY, random::Csprng};
+    ///
+    /// let mut rng = Csprng::from_os()?;
+    /// let client = ClientKey::generate(&TINY, &mut rng);
+    /// let server = client.unrolled_server_key_with(ArithmeticKind::Fft, &mut rng, &Progress::none())?;
+    /// let x = server.apply(|x| 2 * x, &client.encrypt(3)?)?;
+    /// assert_eq!(client.decrypt(&x)?, 6);
+    /// # Ok::<(), toroid_tfhe::TfheError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`TfheError::NotUnrolled`] for a set of wide functions, [`TfheError::Cancelled`], or the system's refusal of memory.
+    pub fn unrolled_server_key_with(
+        &self,
+        arithmetic: ArithmeticKind,
+        rng: &mut Csprng,
+        progress: &Progress,
+    ) -> Result<ServerKey, TfheError> {
+        let simd = SimdLevel::best();
+        let (bootstrapping, key_switching) =
+            any_key::generate_unrolled(self, arithmetic, simd, rng, progress)?;
+        Ok(ServerKey::new(*self.tag(), bootstrapping, key_switching))
+    }
 }
 
 /// A function as a bootstrap takes it.
@@ -151,6 +182,12 @@ impl ServerKey {
     #[must_use]
     pub fn arithmetic(&self) -> ArithmeticKind {
         self.bootstrapping.arithmetic()
+    }
+
+    /// What noise formulas take for granted of its bootstraps.
+    #[must_use]
+    pub fn assumptions(&self) -> Assumptions {
+        self.bootstrapping.assumptions()
     }
 
     /// Bytes of memory that the keys hold.
@@ -231,9 +268,12 @@ impl ServerKey {
     ) -> Result<Ciphertext, TfheError> {
         let bits = input.encoding().map_or(0, Encoding::bits);
         let of_input = u64::from(crc32c::crc32c(input.sample()));
-        let noise = input
-            .noise()
-            .bootstrapped(self.params(), bits, self.arithmetic(), of_input);
+        let noise = input.noise().bootstrapped(
+            self.params(),
+            bits,
+            self.bootstrapping.assumptions(),
+            of_input,
+        );
         let result =
             Ciphertext::from_sample(self.params(), output, sample, StatedNoise::default())?;
         Ok(result.with_tag(self.tag).with_noise(noise))

@@ -13,6 +13,8 @@ pub struct Assumptions {
     pub key_deviations: f64,
     /// Factor on the standard deviation of the FFT's rounding.
     pub rounding: f64,
+    /// Whether blind rotations take two key bits a step, by an unrolled bootstrapping key.
+    pub unrolled: bool,
 }
 
 impl From<ArithmeticKind> for Assumptions {
@@ -21,6 +23,7 @@ impl From<ArithmeticKind> for Assumptions {
             arithmetic,
             key_deviations: 0.0,
             rounding: 1.0,
+            unrolled: false,
         }
     }
 }
@@ -34,6 +37,16 @@ impl Assumptions {
             arithmetic,
             key_deviations: 2.0,
             rounding: 1.05,
+            unrolled: false,
+        }
+    }
+
+    /// The same for an unrolled bootstrapping key.
+    #[must_use]
+    pub fn unrolled(self) -> Assumptions {
+        Assumptions {
+            unrolled: true,
+            ..self
         }
     }
 
@@ -118,19 +131,45 @@ pub fn loaded_key_variance(params: &StageParams, assumptions: impl Into<Assumpti
 #[must_use]
 pub fn cmux_variance(params: &StageParams, assumptions: impl Into<Assumptions>) -> f64 {
     let assumptions = assumptions.into();
-    let n = params.ring_degree as f64;
-    let dimension = params.extracted_dimension();
-    let key = row_digits(params) * n * loaded_key_variance(params, assumptions);
-    let dropped = params.body_gadget.map_or(0.0, dropped_variance)
-        + assumptions.ones(dimension) * dimension as f64 * dropped_variance(params.gadget);
     // A blind rotation's key bits are uniform: the dropped part counts only where the bit is 1.
     let ones = assumptions.ones(params.lwe_dimension);
-    key + dropped * ones + fft_variance(params, assumptions)
+    products_variance(params, assumptions) + dropped_phase(params, assumptions) * ones
+}
+
+/// Variance of an external product beside what its gadgets drop: of the key, and of the FFT.
+fn products_variance(params: &StageParams, assumptions: Assumptions) -> f64 {
+    let n = params.ring_degree as f64;
+    row_digits(params) * n * loaded_key_variance(params, assumptions)
+        + fft_variance(params, assumptions)
+}
+
+/// Variance in the phase of what the gadgets of an external product drop.
+fn dropped_phase(params: &StageParams, assumptions: Assumptions) -> f64 {
+    let dimension = params.extracted_dimension();
+    params.body_gadget.map_or(0.0, dropped_variance)
+        + assumptions.ones(dimension) * dimension as f64 * dropped_variance(params.gadget)
+}
+
+/// Variance added by one step with two key bits of an unrolled bootstrapping key.
+///
+/// The three products are multiplied by X^e - 1, of norm √2, and added up. What the gadgets drop of the accumulator itself, not of a difference, is multiplied by the
+/// one of these that the bits choose, unless both are 0.
+#[must_use]
+pub fn unrolled_step_variance(params: &StageParams, assumptions: impl Into<Assumptions>) -> f64 {
+    let assumptions = assumptions.into();
+    let zeros = 1.0 - assumptions.ones(params.lwe_dimension);
+    let dropped = dropped_phase(params, assumptions) * (1.0 - zeros * zeros);
+    2.0 * (3.0 * products_variance(params, assumptions) + dropped)
 }
 
 /// Variance after blind rotation and sample extraction, of a noiseless test vector.
 #[must_use]
 pub fn blind_rotation_variance(params: &StageParams, assumptions: impl Into<Assumptions>) -> f64 {
+    let assumptions = assumptions.into();
+    if assumptions.unrolled {
+        let steps = params.lwe_dimension.div_ceil(2) as f64;
+        return steps * unrolled_step_variance(params, assumptions);
+    }
     params.lwe_dimension as f64 * cmux_variance(params, assumptions)
 }
 

@@ -154,6 +154,12 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             keys,
             BootstrappingKey::params,
         )?;
+        if [&extract, &refresh, &switch]
+            .iter()
+            .any(|key| key.is_unrolled())
+        {
+            return Err(TfheError::NotUnrolled(params.name));
+        }
         Ok(WopbsKey {
             params: *params,
             stages,

@@ -276,6 +276,16 @@ fn noise_is_explained() {
             let deviation = noise["log2_deviation"].as_f64().unwrap();
             assert!((-64.0..0.0).contains(&deviation), "{name}: {noise}");
         }
+        // Sets of programmable bootstraps have unrolled keys, which cost noise and bytes.
+        let unrolled = &value["unrolled"];
+        assert_eq!(unrolled.is_null(), bits > 7, "{name}");
+        if bits <= 7 {
+            assert!(log2(unrolled) > log2(&value), "{name}");
+            let bytes = |field: &str| unrolled[field].as_u64().unwrap();
+            assert!(bytes("seeded_bytes") > bytes("seeded_bytes_ordinary"));
+            let text = place.ok(&format!("params explain {name}"));
+            assert!(text.contains("unrolled bootstrapping key"), "{text}");
+        }
         // More noise comes in; where other decisions are the likeliest to fail, the sum may not show it.
         let more = place.json(&format!("params explain {name} --norm2 1000"));
         assert!(log2(&more["decisions"][0]) > log2(&list[0]), "{name}");

@@ -1,6 +1,7 @@
 //! The vector of AVX2 with FMA: two registers.
 
 use super::kernel::{self, Points, Simd8};
+use super::rotation::Product;
 use super::{Coefficients, Pass, Receiver};
 use std::arch::x86_64::{
     __m256d, _MM_HINT_T0, _mm_cvtepi8_epi32, _mm_loadl_epi64, _mm_loadu_si128, _mm_prefetch,
@@ -242,6 +243,14 @@ pub(super) unsafe fn unfold(plan: &super::FftPlan, spectrum: *mut f64, coeffs: i
 pub(super) unsafe fn mul_rows<const ADD: bool>(acc: &mut [f64], rows: &[&[f64]], keys: &[&[f64]]) {
     // SAFETY: the caller's promise.
     unsafe { kernel::mul_rows::<Lanes, ADD>(acc, rows, keys) }
+}
+
+/// # Safety
+/// See [`Product::run`].
+#[target_feature(enable = "avx2,fma")]
+pub(super) unsafe fn run(product: impl Product) {
+    // SAFETY: the caller's promise.
+    unsafe { product.run::<Lanes>() }
 }
 
 /// # Safety

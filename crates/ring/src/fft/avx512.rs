@@ -1,6 +1,7 @@
 //! The vector of AVX-512: one register.
 
 use super::kernel::{self, Points, Simd8};
+use super::rotation::Product;
 use super::{Coefficients, Pass, Receiver};
 use std::arch::x86_64::{
     __m512d, _MM_HINT_T1, _mm_loadl_epi64, _mm_prefetch, _mm256_cvtepi8_epi32, _mm256_loadu_si256,
@@ -171,6 +172,14 @@ pub(super) unsafe fn unfold(plan: &super::FftPlan, spectrum: *mut f64, coeffs: i
 pub(super) unsafe fn mul_rows<const ADD: bool>(acc: &mut [f64], rows: &[&[f64]], keys: &[&[f64]]) {
     // SAFETY: the caller's promise.
     unsafe { kernel::mul_rows::<Lanes, ADD>(acc, rows, keys) }
+}
+
+/// # Safety
+/// See [`Product::run`].
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
+pub(super) unsafe fn run(product: impl Product) {
+    // SAFETY: the caller's promise.
+    unsafe { product.run::<Lanes>() }
 }
 
 /// # Safety

@@ -134,7 +134,7 @@ impl<V: Simd8> Complex<V> {
     }
 
     #[inline(always)]
-    fn mul(self, w: Self) -> Self {
+    pub(super) fn mul(self, w: Self) -> Self {
         Complex {
             re: self.re.mul_sub(w.re, self.im.mul(w.im)),
             im: self.re.mul_add(w.im, self.im.mul(w.re)),
@@ -143,10 +143,19 @@ impl<V: Simd8> Complex<V> {
 
     /// `self·w + addend`
     #[inline(always)]
-    fn mul_add(self, w: Self, addend: Self) -> Self {
+    pub(super) fn mul_add(self, w: Self, addend: Self) -> Self {
         Complex {
             re: self.im.neg_mul_add(w.im, self.re.mul_add(w.re, addend.re)),
             im: self.im.mul_add(w.re, self.re.mul_add(w.im, addend.im)),
+        }
+    }
+
+    /// `self - 1`
+    #[inline(always)]
+    pub(super) fn less_one(self) -> Self {
+        Complex {
+            re: self.re.sub(V::splat(1.0)),
+            im: self.im,
         }
     }
 
@@ -381,7 +390,7 @@ pub(super) struct Points {
 impl Points {
     /// A spectrum, in blocks of eight points.
     #[inline(always)]
-    fn spectrum(at: *mut f64) -> Points {
+    pub(super) fn spectrum(at: *mut f64) -> Points {
         Points {
             re: at,
             im: at.wrapping_add(LANES),
@@ -409,14 +418,14 @@ impl Points {
 }
 
 /// What a pass reads its points from.
-trait Source: Copy {
+pub(super) trait Source: Copy {
     /// # Safety
     /// Eight points from number `point` on can be read.
     unsafe fn load<V: Simd8>(self, point: usize) -> Complex<V>;
 }
 
 /// What a pass writes its points to.
-trait Target {
+pub(super) trait Target {
     /// # Safety
     /// Eight points from number `point` on can be written.
     unsafe fn store<V: Simd8>(&mut self, point: usize, value: Complex<V>);

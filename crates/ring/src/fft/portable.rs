@@ -3,6 +3,7 @@
 
 use super::kernel::{self, Points, Simd8};
 use super::key::Format;
+use super::rotation::Product;
 use super::{Coefficients, Pass, Receiver};
 
 #[derive(Clone, Copy)]
@@ -175,6 +176,13 @@ pub(super) unsafe fn mul_node<F: Format, const ADD: bool>(
 ) {
     // SAFETY: the caller's promise.
     unsafe { kernel::mul_node::<Lanes, F, ADD>(leaf, spectrum) }
+}
+
+/// # Safety
+/// See [`Product::run`].
+pub(super) unsafe fn run(product: impl Product) {
+    // SAFETY: the caller's promise.
+    unsafe { product.run::<Lanes>() }
 }
 
 /// # Safety

@@ -7,7 +7,7 @@ use std::panic::resume_unwind;
 
 use crate::TfheError;
 use crate::arithmetic::{Arithmetic, WordOf};
-use crate::ggsw::{GgswList, Workspace};
+use crate::ggsw::{GgswList, PairMemory, Workspace};
 use crate::glwe;
 use crate::memory::Buffer;
 use crate::modulus::Modulus;
@@ -63,7 +63,7 @@ pub(super) fn split<'a, M: Modulus, A: Arithmetic<M>>(
 
 impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
     /// Does any number of blind rotations on up to `run.threads` threads: whole rotations side by side, and with more threads
-    /// than rotations the rows of each external product side by side.
+    /// than rotations the rows of each external product side by side. A rotation by an unrolled key stays on one thread.
     pub(crate) fn rotate_all(
         &self,
         rotations: &mut [BlindRotation<'_, M, A>],
@@ -73,7 +73,11 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
             return Ok(());
         }
         let groups = run.threads.clamp(1, rotations.len());
-        let members = (run.threads / groups).clamp(1, self.params().ggsw_rows());
+        let members = if self.is_unrolled() {
+            1
+        } else {
+            (run.threads / groups).clamp(1, self.params().ggsw_rows())
+        };
         let mut rotations = rotations;
         let mut parts = Vec::new();
         for group in 0..groups {
@@ -83,6 +87,9 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
             rotations = rest;
         }
         let turn = |part: &mut [BlindRotation<'_, M, A>]| {
+            if self.is_unrolled() {
+                return self.rotate_by_pairs(part, run);
+            }
             if members == 1 {
                 return self.rotate_from(0, part, run);
             }
@@ -140,6 +147,26 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
                 };
                 self.products(step, 0..params.ggsw_rows(), rotate_sub, &mut work);
                 self.add_sums(&mut work, rotation.acc);
+            }
+        }
+        Ok(())
+    }
+
+    /// Rotations on one thread by an unrolled key, two exponents a step.
+    fn rotate_by_pairs(
+        &self,
+        rotations: &mut [BlindRotation<'_, M, A>],
+        run: Run<'_>,
+    ) -> Result<(), TfheError> {
+        let mut memory = PairMemory::new(self.params())?;
+        for pair in 0..self.count() / 3 {
+            run.check()?;
+            for rotation in rotations.iter_mut() {
+                let exponent = |i| rotation.exponents.get(i).copied().unwrap_or(0);
+                let exponents = [exponent(2 * pair), exponent(2 * pair + 1)];
+                if exponents != [0, 0] {
+                    self.turn_by_pair(pair, exponents, rotation.acc, &mut memory);
+                }
             }
         }
         Ok(())

@@ -86,6 +86,15 @@ impl<M: Modulus, A: Arithmetic<M>> RowLoader<M, BootstrappingKey<M, A>> {
         let samples = GgswList::new(params, params.lwe_dimension, simd)?;
         Self::with_receiver(params, BootstrappingKey { samples })
     }
+
+    /// Room for the unrolled key of a parameter set, whose rows are those of [`StageParams::unrolled`].
+    ///
+    /// # Errors
+    /// [`TfheError::ModulusMismatch`], or the system's refusal of memory.
+    pub fn unrolled(params: &StageParams, simd: SimdLevel) -> Result<Self, TfheError> {
+        let samples = GgswList::unrolled(params, simd)?;
+        Self::with_receiver(&params.unrolled(), BootstrappingKey { samples })
+    }
 }
 
 impl<M: Modulus, R: RowReceiver<M>> RowLoader<M, R> {

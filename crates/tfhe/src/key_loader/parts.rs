@@ -30,6 +30,26 @@ impl<L: KeyLoader> PartsLoader<L> {
         Self::new(params, "the bootstrapping key", parts, bytes, make)
     }
 
+    /// For the unrolled bootstrapping key of a set, in one form; `make` gives its loader.
+    ///
+    /// # Errors
+    /// [`TfheError::NotUnrolled`] for a set of wide functions, and those of `make`.
+    pub fn unrolled(
+        params: &ParamSet,
+        form: KeyForm,
+        make: impl Fn(&StageParams) -> Result<L, L::Error>,
+    ) -> Result<Self, L::Error>
+    where
+        L::Error: From<TfheError>,
+    {
+        if params.is_wide() {
+            return Err(TfheError::NotUnrolled(params.name).into());
+        }
+        let bytes = |part: &StageParams| form.ggsw_list_bytes(&part.unrolled());
+        let what = "the unrolled bootstrapping key";
+        Self::new(params, what, vec![&params.stage], bytes, make)
+    }
+
     /// For the key-switching key of a set, in one form; `make` gives a loader for each of its parts.
     ///
     /// # Errors

@@ -130,6 +130,22 @@ impl StageParams {
         }
     }
 
+    /// GGSW samples of an unrolled bootstrapping key: three for every two key bits, 3·⌈n/2⌉.
+    #[must_use]
+    pub const fn unrolled_samples(&self) -> usize {
+        3 * self.lwe_dimension.div_ceil(2)
+    }
+
+    /// The same parameters with as many GGSW samples as an unrolled bootstrapping key has in the place of n: for sizes and
+    /// streams of such a key.
+    #[must_use]
+    pub const fn unrolled(&self) -> StageParams {
+        StageParams {
+            lwe_dimension: self.unrolled_samples(),
+            ..*self
+        }
+    }
+
     /// Words (u64) of one GGSW sample in the NTT domain: l·(k+1)^2·N for l·(k+1) rows.
     #[must_use]
     pub const fn ggsw_words(&self) -> usize {

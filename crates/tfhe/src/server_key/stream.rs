@@ -47,6 +47,12 @@ impl ServerKey {
                     let loader = AnyKeyLoader::bootstrapping(params, arithmetic, form, simd)?;
                     bootstrapping = Some(load(object, loader)?);
                 }
+                (None, _)
+                    if header.kind == Kind::UnrolledBootstrappingKey && bootstrapping.is_none() =>
+                {
+                    let loader = AnyKeyLoader::unrolled_bootstrapping(params, arithmetic, simd)?;
+                    bootstrapping = Some(load(object, loader)?);
+                }
                 (Some(form), true) if key_switching.is_none() => {
                     let loader = AnyKeyLoader::key_switching(params, form, simd)?;
                     key_switching = Some(load(object, loader)?);
@@ -136,10 +142,40 @@ impl ClientKey {
         let header = Header::new(kind, self.params(), *self.tag());
         let mut object = ObjectWriter::new(writer, &header)?;
         self.bootstrapping_key(form, rng, progress, &mut |bytes| object.write(bytes))?;
-        let writer = object.finish()?;
+        self.write_key_switching_key(object.finish()?, form, rng, progress)
+    }
 
+    /// Writes a server key as it is generated: an unrolled bootstrapping key, then a key-switching key, both in the form that is small.
+    /// [`ServerKey::read_from`] reads it.
+    ///
+    /// # Errors
+    /// [`TfheError::NotUnrolled`] for a set of wide functions, [`TfheError::Io`], [`TfheError::Cancelled`].
+    pub fn write_unrolled_server_key<W: Write>(
+        &self,
+        writer: W,
+        rng: &mut Csprng,
+        progress: &Progress,
+    ) -> Result<W, TfheError> {
+        if self.params().is_wide() {
+            return Err(TfheError::NotUnrolled(self.params().name));
+        }
+        let kind = Kind::UnrolledBootstrappingKey;
+        let header = Header::new(kind, self.params(), *self.tag());
+        let mut object = ObjectWriter::new(writer, &header)?;
+        let form = KeyForm::Seeded;
+        self.unrolled_bootstrapping_key(form, rng, progress, &mut |bytes| object.write(bytes))?;
+        self.write_key_switching_key(object.finish()?, form, rng, progress)
+    }
+
+    fn write_key_switching_key<W: Write>(
+        &self,
+        writer: W,
+        form: KeyForm,
+        rng: &mut Csprng,
+        progress: &Progress,
+    ) -> Result<W, TfheError> {
         let kind = Kind::key_switching_key(form);
-        let header = Header { kind, ..header };
+        let header = Header::new(kind, self.params(), *self.tag());
         let mut object = ObjectWriter::new(writer, &header)?;
         self.key_switching_key(form, rng, progress, &mut |bytes| object.write(bytes))?;
         object.finish()

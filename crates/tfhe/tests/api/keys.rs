@@ -90,6 +90,44 @@ fn the_parts_of_a_server_key_may_come_in_any_order_and_no_other_way() {
 }
 
 #[test]
+fn an_unrolled_server_key_computes_and_comes_back_from_its_bytes() {
+    for params in [&TINY, &TINY32] {
+        let client = ClientKey::generate(params, &mut Csprng::from_seed([5; 32]));
+        let generator = || Csprng::from_seed([6; 32]);
+        let progress = Progress::none();
+        let server = client
+            .unrolled_server_key_with(ArithmeticKind::Ntt, &mut generator(), &progress)
+            .unwrap();
+        assert!(server.assumptions().unrolled);
+        let ordinary = client
+            .server_key_with(ArithmeticKind::Ntt, &mut generator(), &progress)
+            .unwrap();
+        assert!(!ordinary.assumptions().unrolled);
+        assert!(server.memory() > ordinary.memory());
+        let x = client.encrypt(-3).unwrap();
+        let expected = server.apply(|x| 2 - x, &x).unwrap();
+        assert_eq!(client.decrypt(&expected).unwrap(), 5);
+        let variance = |x: &toroid_tfhe::Ciphertext| x.noise().variance();
+        assert!(variance(&expected) > variance(&ordinary.apply(|x| 2 - x, &x).unwrap()));
+
+        let bytes = client
+            .write_unrolled_server_key(Vec::new(), &mut generator(), &progress)
+            .unwrap();
+        let read = ServerKey::read_from(bytes.as_slice(), ArithmeticKind::Ntt).unwrap();
+        let found = read.apply(|x| 2 - x, &x).unwrap();
+        assert_eq!(found.sample(), expected.sample());
+        assert!(ServerKey::from_bytes(&bytes[..bytes.len() - 1]).is_err());
+    }
+    let client = ClientKey::generate(&TINY_WOPBS, &mut Csprng::from_seed([5; 32]));
+    let mut rng = Csprng::from_seed([6; 32]);
+    let (arithmetic, progress) = (ArithmeticKind::Fft, Progress::none());
+    let refused = client.unrolled_server_key_with(arithmetic, &mut rng, &progress);
+    assert!(matches!(refused, Err(TfheError::NotUnrolled("tiny-wopbs"))));
+    let refused = client.write_unrolled_server_key(Vec::new(), &mut rng, &progress);
+    assert!(matches!(refused, Err(TfheError::NotUnrolled("tiny-wopbs"))));
+}
+
+#[test]
 fn a_client_key_comes_back_from_its_bytes() {
     for params in [&TINY, &TINY32, &TINY_WOPBS] {
         let (client, _) = keys(params, ArithmeticKind::Fft, 4);

@@ -12,8 +12,8 @@ use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::gates::{self, Gate};
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
-use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32};
-use toroid_tfhe::params::{ParamSet, TINY, TINY32};
+use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32, Words};
+use toroid_tfhe::params::{ParamSet, StageParams, TINY, TINY32};
 use toroid_tfhe::random::Csprng;
 
 fn client(params: &ParamSet, seed: u8) -> (ClientKey, Csprng) {
@@ -22,14 +22,14 @@ fn client(params: &ParamSet, seed: u8) -> (ClientKey, Csprng) {
 }
 
 /// The integer arithmetic on every instruction set, against schoolbook products, word for word.
-fn exact_is_the_oracle<M: Modulus>(params: &ParamSet)
+fn exact_is_the_oracle<M: Modulus>(params: &ParamSet, unrolled: bool)
 where
     Ntt: Arithmetic<M>,
     Naive: Arithmetic<M>,
 {
     let (client, mut rng) = client(params, 1);
     let encoding = Encoding::new(params.message_bits, true).unwrap();
-    let oracle = Server::<M, Naive>::new(&client, 2, SimdLevel::Portable);
+    let oracle = Server::<M, Naive>::with(&client, 2, SimdLevel::Portable, unrolled);
     let tv = function::<M>(params, encoding, |m| m / 2 - 1);
     // A test vector with a mask, too: any GLWE sample may be rotated.
     let mut masked = tv.clone();
@@ -43,7 +43,7 @@ where
         .flat_map(|s| [oracle.apply(&tv, s), oracle.apply(&masked, s)])
         .collect();
     for simd in SimdLevel::available() {
-        let ntt = Server::<M, Ntt>::new(&client, 2, simd);
+        let ntt = Server::<M, Ntt>::with(&client, 2, simd, unrolled);
         let found: Vec<_> = samples
             .iter()
             .flat_map(|s| [ntt.apply(&tv, s), ntt.apply(&masked, s)])
@@ -54,14 +54,16 @@ where
 
 #[test]
 fn the_exact_path_is_bit_exact_with_the_naive_oracle() {
-    exact_is_the_oracle::<Goldilocks>(&TINY);
-    exact_is_the_oracle::<Torus32>(&TINY32);
+    for unrolled in [false, true] {
+        exact_is_the_oracle::<Goldilocks>(&TINY, unrolled);
+        exact_is_the_oracle::<Torus32>(&TINY32, unrolled);
+    }
 }
 
 /// Every message, signed and unsigned, on one arithmetic.
-fn every_message<M: Modulus, A: Arithmetic<M>>(params: &ParamSet, simd: SimdLevel) {
+fn every_message<M: Modulus, A: Arithmetic<M>>(params: &ParamSet, simd: SimdLevel, unrolled: bool) {
     let (client, mut rng) = client(params, 3);
-    let server = Server::<M, A>::new(&client, 4, simd);
+    let server = Server::<M, A>::with(&client, 4, simd, unrolled);
     for signed in [false, true] {
         let encoding = Encoding::new(params.message_bits, signed).unwrap();
         let f = |m: i64| (m * m * 3 + 5 * m + 1) % (1 << params.message_bits);
@@ -86,17 +88,70 @@ fn every_message<M: Modulus, A: Arithmetic<M>>(params: &ParamSet, simd: SimdLeve
 #[test]
 fn every_message_of_the_small_sets_on_both_paths() {
     for simd in SimdLevel::available() {
-        every_message::<Goldilocks, Ntt>(&TINY, simd);
-        every_message::<Goldilocks, Fft>(&TINY, simd);
-        every_message::<Torus32, Ntt>(&TINY32, simd);
-        every_message::<Torus32, Fft>(&TINY32, simd);
+        for unrolled in [false, true] {
+            every_message::<Goldilocks, Ntt>(&TINY, simd, unrolled);
+            every_message::<Goldilocks, Fft>(&TINY, simd, unrolled);
+            every_message::<Torus32, Ntt>(&TINY32, simd, unrolled);
+            every_message::<Torus32, Fft>(&TINY32, simd, unrolled);
+        }
+    }
+}
+
+/// The last bit of an odd number of them has no partner.
+#[test]
+fn unrolled_keys_of_an_odd_number_of_bits() {
+    let odd = ParamSet {
+        stage: StageParams {
+            lwe_dimension: TINY.lwe_dimension - 1,
+            ..TINY.stage
+        },
+        ..TINY
+    };
+    assert_eq!(odd.unrolled_samples(), 48);
+    every_message::<Goldilocks, Ntt>(&odd, SimdLevel::best(), true);
+    every_message::<Goldilocks, Fft>(&odd, SimdLevel::best(), true);
+}
+
+/// Every pair of bits turns by every pair of exponents as it should, on a mask of nothing else.
+#[test]
+fn pairs_of_bits_turn_by_their_exponents() {
+    let (client, mut rng) = client(&TINY, 21);
+    let server = Server::<Goldilocks, Fft>::with(&client, 22, SimdLevel::best(), true);
+    let (n, bits) = (TINY.ring_degree, client.lwe().bits());
+    let order = 2 * n as u64;
+    let tv = function::<Goldilocks>(&TINY, Encoding::new(4, false).unwrap(), |m| m);
+    let secret = client.glwe().extracted_key();
+    let mut out = vec![0; TINY.extracted_dimension() + 1];
+    for pair in 0..TINY.lwe_dimension / 2 {
+        let exponents = [rng.next_u64() % order, rng.next_u64() % order];
+        for [a, b] in [exponents, [exponents[0], 0], [0, exponents[1]]] {
+            let mut sample = vec![0; TINY.lwe_words()];
+            // Exponents as words of the torus; the mean of their rounding errors is 0.
+            sample[2 * pair] = Goldilocks::encode(a.cast_signed(), 10);
+            sample[2 * pair + 1] = Goldilocks::encode(b.cast_signed(), 10);
+            server
+                .bootstrapping
+                .blind_rotate(&tv, &sample, &mut out, &CancelToken::new())
+                .unwrap();
+            let turned = (a * bits[2 * pair] + b * bits[2 * pair + 1]) % order;
+            let back = (order - turned) % order;
+            let at = TINY.extracted_dimension() + back as usize % n;
+            let expected = if back < n as u64 {
+                tv[at]
+            } else {
+                Goldilocks::neg(tv[at])
+            };
+            let error = Goldilocks::sub(secret.phase::<Goldilocks>(&out), expected);
+            let error = Goldilocks::centered(error).unsigned_abs();
+            assert!(error < 1 << 50, "pair {pair}, {a}, {b}: off by {error}");
+        }
     }
 }
 
 /// Teams of every size and batches give what one thread gives.
-fn threads_and_batches_agree<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
+fn threads_and_batches_agree<M: Modulus, A: Arithmetic<M>>(params: &ParamSet, unrolled: bool) {
     let (client, mut rng) = client(params, 11);
-    let server = Server::<M, A>::new(&client, 12, SimdLevel::best());
+    let server = Server::<M, A>::with(&client, 12, SimdLevel::best(), unrolled);
     let encoding = Encoding::new(params.message_bits, true).unwrap();
     let tables = [|m: i64| m, |m: i64| 1 - m].map(|f| function::<M>(params, encoding, f));
     let samples: Vec<_> = encoding
@@ -167,15 +222,17 @@ fn threads_and_batches_agree<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
 
 #[test]
 fn threads_and_batches_agree_on_both_moduli_and_paths() {
-    threads_and_batches_agree::<Goldilocks, Ntt>(&TINY);
-    threads_and_batches_agree::<Goldilocks, Fft>(&TINY);
-    threads_and_batches_agree::<Torus32, Ntt>(&TINY32);
-    threads_and_batches_agree::<Torus32, Fft>(&TINY32);
+    for unrolled in [false, true] {
+        threads_and_batches_agree::<Goldilocks, Ntt>(&TINY, unrolled);
+        threads_and_batches_agree::<Goldilocks, Fft>(&TINY, unrolled);
+        threads_and_batches_agree::<Torus32, Ntt>(&TINY32, unrolled);
+        threads_and_batches_agree::<Torus32, Fft>(&TINY32, unrolled);
+    }
 }
 
-fn every_gate<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
+fn every_gate<M: Modulus, A: Arithmetic<M>>(params: &ParamSet, unrolled: bool) {
     let (client, mut rng) = client(params, 5);
-    let server = Server::<M, A>::new(&client, 6, SimdLevel::best());
+    let server = Server::<M, A>::with(&client, 6, SimdLevel::best(), unrolled);
     let words = |bytes: &[u8]| {
         words_from_bytes::<M>("a sample", params, bytes, params.lwe_words()).unwrap()
     };
@@ -195,8 +252,10 @@ fn every_gate<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
 
 #[test]
 fn every_gate_on_both_moduli_and_paths() {
-    every_gate::<Torus32, Ntt>(&TINY32);
-    every_gate::<Torus32, Fft>(&TINY32);
-    every_gate::<Goldilocks, Ntt>(&TINY);
-    every_gate::<Goldilocks, Fft>(&TINY);
+    for unrolled in [false, true] {
+        every_gate::<Torus32, Ntt>(&TINY32, unrolled);
+        every_gate::<Torus32, Fft>(&TINY32, unrolled);
+        every_gate::<Goldilocks, Ntt>(&TINY, unrolled);
+        every_gate::<Goldilocks, Fft>(&TINY, unrolled);
+    }
 }

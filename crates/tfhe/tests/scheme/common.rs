@@ -31,12 +31,20 @@ pub struct Server<M: Modulus, A: Arithmetic<M>> {
 impl<M: Modulus, A: Arithmetic<M>> Server<M, A> {
     /// The same seed gives the same keys, for every arithmetic.
     pub fn new(client: &ClientKey, seed: u8, simd: SimdLevel) -> Server<M, A> {
+        Self::with(client, seed, simd, false)
+    }
+
+    /// With an unrolled bootstrapping key, or an ordinary one.
+    pub fn with(client: &ClientKey, seed: u8, simd: SimdLevel, unrolled: bool) -> Server<M, A> {
         let mut rng = Csprng::from_seed([seed; 32]);
         let progress = Progress::none();
+        let key = if unrolled {
+            client.loaded_unrolled_bootstrapping_key(simd, &mut rng, &progress)
+        } else {
+            client.loaded_bootstrapping_key(simd, &mut rng, &progress)
+        };
         Server {
-            bootstrapping: client
-                .loaded_bootstrapping_key(simd, &mut rng, &progress)
-                .unwrap(),
+            bootstrapping: key.unwrap(),
             key_switching: client
                 .loaded_key_switching_key(simd, &mut rng, &progress)
                 .unwrap(),

@@ -12,8 +12,8 @@ use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32, Words};
-use toroid_tfhe::noise::{self, Noise};
-use toroid_tfhe::params::{ParamSet, TINY, TINY32};
+use toroid_tfhe::noise::{self, Assumptions, Noise};
+use toroid_tfhe::params::{GATE, MESSAGE4, MESSAGE7, PAPER, ParamSet, TINY, TINY32};
 use toroid_tfhe::random::Csprng;
 
 const KEYS: u8 = 40;
@@ -34,13 +34,13 @@ fn fraction<M: Modulus>(word: M::Word) -> f64 {
     M::centered(word) as f64 / M::KIND.log2().exp2()
 }
 
-fn stages<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
+fn stages<M: Modulus, A: Arithmetic<M>>(params: &ParamSet, unrolled: bool) {
     let encoding = Encoding::new(params.message_bits, true).unwrap();
     let (mut fresh, mut rotated, mut switched, mut whole) = (vec![], vec![], vec![], vec![]);
     for seed in 0..KEYS {
         let mut rng = Csprng::from_seed([seed; 32]);
         let client = ClientKey::generate(params, &mut rng);
-        let server = Server::<M, A>::new(&client, seed + 100, SimdLevel::best());
+        let server = Server::<M, A>::with(&client, seed + 100, SimdLevel::best(), unrolled);
         let tv = function::<M>(params, encoding, |m| m);
         let extracted_key = client.glwe().extracted_key();
         let mut extracted = vec![M::Word::default(); params.extracted_dimension() + 1];
@@ -66,7 +66,15 @@ fn stages<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
             whole.push(fraction::<M>(M::sub(after, expected)).powi(2));
         }
     }
-    let name = params.name;
+    let name = if unrolled {
+        format!("{}, unrolled", params.name)
+    } else {
+        params.name.to_owned()
+    };
+    let assumptions = Assumptions {
+        unrolled,
+        ..A::KIND.into()
+    };
     check(
         &format!("{name}: encryption"),
         &fresh,
@@ -75,7 +83,7 @@ fn stages<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
     check(
         &format!("{name}: blind rotation"),
         &rotated,
-        noise::blind_rotation_variance(params, A::KIND),
+        noise::blind_rotation_variance(params, assumptions),
     );
     check(
         &format!("{name}: key switch"),
@@ -85,20 +93,44 @@ fn stages<M: Modulus, A: Arithmetic<M>>(params: &ParamSet) {
     check(
         &format!("{name}: bootstrap"),
         &whole,
-        noise::bootstrap_output_variance(params, A::KIND),
+        noise::bootstrap_output_variance(params, assumptions),
     );
 }
 
 #[test]
 fn every_stage_of_tiny_has_the_variance_of_its_formula() {
-    stages::<Goldilocks, Ntt>(&TINY);
-    stages::<Goldilocks, Fft>(&TINY);
+    stages::<Goldilocks, Ntt>(&TINY, false);
+    stages::<Goldilocks, Fft>(&TINY, false);
 }
 
 #[test]
 fn every_stage_of_tiny32_has_the_variance_of_its_formula() {
-    stages::<Torus32, Ntt>(&TINY32);
-    stages::<Torus32, Fft>(&TINY32);
+    stages::<Torus32, Ntt>(&TINY32, false);
+    stages::<Torus32, Fft>(&TINY32, false);
+}
+
+#[test]
+fn unrolled_keys_have_the_variance_of_their_formula() {
+    stages::<Goldilocks, Ntt>(&TINY, true);
+    stages::<Goldilocks, Fft>(&TINY, true);
+    stages::<Torus32, Fft>(&TINY32, true);
+}
+
+/// Unrolled keys keep the promises of the sets, but for that of gates, 2^-128.
+#[test]
+fn the_failure_probabilities_of_unrolled_keys() {
+    let unrolled = Assumptions::from(ArithmeticKind::Fft).unrolled();
+    for (params, bits, norm2, bound) in [
+        (&MESSAGE4, 4, 17.0, -128.0),
+        (&MESSAGE7, 7, 2.0, -60.0),
+        (&PAPER, 4, 1.0, -64.0),
+        (&GATE, 0, 2.0, -100.0),
+    ] {
+        let found = params.log2_failure_under(unrolled, bits, norm2);
+        assert!(found <= bound, "{}: 2^{found}", params.name);
+        assert!(found > params.log2_failure(bits, norm2));
+    }
+    assert!(GATE.log2_failure_under(unrolled, 0, 2.0) > -128.0);
 }
 
 #[test]

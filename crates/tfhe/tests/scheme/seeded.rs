@@ -230,6 +230,54 @@ fn keys_do_not_depend_on_the_threads() {
     assert!(one == three);
 }
 
+/// An unrolled key loads alike from all its forms and without a detour by bytes; what is not all of it is refused.
+#[test]
+fn unrolled_keys_are_the_same_in_all_forms() {
+    let client = client(&TINY);
+    let (simd, progress) = (SimdLevel::best(), Progress::none());
+    let generator = || Csprng::from_seed([14; 32]);
+    let mut sample = vec![0; TINY.lwe_words()];
+    let mut test_vector = vec![0; TINY.glwe_words()];
+    generator().fill_uniform::<Goldilocks>(&mut sample);
+    generator().fill_uniform::<Goldilocks>(&mut test_vector);
+    let rotated = |key: &BootstrappingKey<Goldilocks, Ntt>| {
+        assert!(key.is_unrolled());
+        let mut out = vec![0; TINY.extracted_dimension() + 1];
+        key.blind_rotate(&test_vector, &sample, &mut out, &CancelToken::new())
+            .unwrap();
+        out
+    };
+    let direct = client.loaded_unrolled_bootstrapping_key(simd, &mut generator(), &progress);
+    let expected = rotated(&direct.unwrap());
+    for form in KeyForm::ALL {
+        let mut bytes = Vec::new();
+        client
+            .unrolled_bootstrapping_key(form, &mut generator(), &progress, &mut |piece| {
+                bytes.extend_from_slice(piece);
+                Ok(())
+            })
+            .unwrap();
+        let stage = TINY.unrolled();
+        assert_eq!(stage.lwe_dimension, 3 * TINY.lwe_dimension / 2);
+        assert_eq!(bytes.len() as u64, form.ggsw_list_bytes(&stage));
+        let load = |bytes: &[u8]| match form {
+            KeyForm::Expanded => {
+                let mut loader = BootstrappingKeyLoader::unrolled(&TINY, simd)?;
+                loader.write(bytes)?;
+                loader.finish()
+            }
+            form => {
+                let mut loader = SeededBootstrappingKeyLoader::unrolled(&TINY, form, simd)?;
+                loader.write(bytes)?;
+                loader.finish()
+            }
+        };
+        assert!(rotated(&load(&bytes).unwrap()) == expected, "{form:?}");
+        let short = load(&bytes[..bytes.len() - 8]);
+        assert!(matches!(short, Err(TfheError::Length { .. })));
+    }
+}
+
 /// Coefficients of a row that are looked at, in eighths of its degree.
 const COEFFICIENTS: [usize; 8] = [0, 1, 2, 3, 4, 5, 6, 8];
 

@@ -1,11 +1,13 @@
 //! `toroid params explain`: where the noise of a bootstrap comes from, and what it can turn.
 
 use serde::Serialize;
+use toroid_drive::image::display_size;
 use toroid_tfhe::TfheError;
 use toroid_tfhe::arithmetic::ArithmeticKind;
 use toroid_tfhe::encoding::MAX_MESSAGE_BITS;
 use toroid_tfhe::noise::{self, Assumptions};
 use toroid_tfhe::params::{ParamSet, WopbsParams};
+use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::wopbs;
 
 use super::deviation;
@@ -56,6 +58,18 @@ struct Decision {
     log2_p_fail_with_margin: f64,
 }
 
+/// What an unrolled bootstrapping key makes of a set.
+#[derive(Serialize)]
+struct Unrolled {
+    /// Bytes of the bootstrapping key in its seeded form, and of the ordinary one.
+    seeded_bytes: u64,
+    seeded_bytes_ordinary: u64,
+    /// log2 of the standard deviation of a bootstrapped sample.
+    log2_deviation: f64,
+    log2_p_fail: f64,
+    log2_p_fail_with_margin: f64,
+}
+
 #[derive(Serialize)]
 struct Explanation {
     name: &'static str,
@@ -67,6 +81,23 @@ struct Explanation {
     decisions: Vec<Decision>,
     log2_p_fail: f64,
     log2_p_fail_with_margin: f64,
+    /// Nothing for sets of wide functions.
+    unrolled: Option<Unrolled>,
+}
+
+fn of_unrolled(params: &ParamSet, bits: u32, norm2: f64) -> Option<Unrolled> {
+    if params.is_wide() {
+        return None;
+    }
+    let assumptions = Assumptions::from(ArithmeticKind::Fft).unrolled();
+    let margin = Assumptions::with_margin(ArithmeticKind::Fft).unrolled();
+    Some(Unrolled {
+        seeded_bytes: KeyForm::Seeded.ggsw_list_bytes(&params.unrolled()),
+        seeded_bytes_ordinary: KeyForm::Seeded.ggsw_list_bytes(params),
+        log2_deviation: deviation(noise::bootstrap_output_variance(params, assumptions)),
+        log2_p_fail: params.log2_failure_under(assumptions, bits, norm2),
+        log2_p_fail_with_margin: params.log2_failure_under(margin, bits, norm2),
+    })
 }
 
 fn of_wopbs(params: &ParamSet, wopbs: &WopbsParams, bits: u32) -> Vec<Noise> {
@@ -195,6 +226,7 @@ fn explain(params: &'static ParamSet, bits: u32, norm2: Option<f64>) -> Explanat
         decisions,
         log2_p_fail: params.log2_failure(bits, norm2),
         log2_p_fail_with_margin,
+        unrolled: of_unrolled(params, bits, norm2),
     }
 }
 
@@ -250,12 +282,23 @@ fn text(explanation: &Explanation) -> String {
             power_of_two(decision.log2_p_fail_with_margin)
         );
     }
-    text + &format!(
+    text += &format!(
         "\n{:<20} {:>59} {:>13}\n\nwith margin: keys with more ones than 97.7 % of all keys have, and an FFT that rounds 5 % more coarsely.",
         "any of them",
         power_of_two(explanation.log2_p_fail),
         power_of_two(explanation.log2_p_fail_with_margin)
-    )
+    );
+    if let Some(unrolled) = &explanation.unrolled {
+        text += &format!(
+            "\n\nwith an unrolled bootstrapping key (two key bits a step, {} in its seeded form in place of {}): a bootstrapped sample deviates by {}; p_fail {}, with margin {}",
+            display_size(unrolled.seeded_bytes),
+            display_size(unrolled.seeded_bytes_ordinary),
+            power_of_two(unrolled.log2_deviation),
+            power_of_two(unrolled.log2_p_fail),
+            power_of_two(unrolled.log2_p_fail_with_margin)
+        );
+    }
+    text
 }
 
 /// Explains one set.
