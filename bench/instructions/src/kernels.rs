@@ -145,11 +145,15 @@ pub static ALL: &[Kernel] = &[
     },
     Kernel {
         name: "blind-rotation-fft",
-        prepare: blind_rotation::<Fft>,
+        prepare: || blind_rotation::<Fft>(false),
+    },
+    Kernel {
+        name: "blind-rotation-unrolled",
+        prepare: || blind_rotation::<Fft>(true),
     },
     Kernel {
         name: "blind-rotation-ntt",
-        prepare: blind_rotation::<Ntt>,
+        prepare: || blind_rotation::<Ntt>(false),
     },
     Kernel {
         name: "key-switch",
@@ -321,11 +325,15 @@ fn encoding(params: &ParamSet) -> Result<Encoding, Error> {
 }
 
 /// A blind rotation of the set `tiny`.
-fn blind_rotation<A: Arithmetic<Goldilocks>>() -> Result<Work, Error> {
+fn blind_rotation<A: Arithmetic<Goldilocks>>(unrolled: bool) -> Result<Work, Error> {
     let (client, mut rng) = client(&TINY, OURS.0);
     let progress = Progress::none();
-    let key: BootstrappingKey<Goldilocks, A> =
-        client.loaded_bootstrapping_key(SimdLevel::best(), &mut rng, &progress)?;
+    let simd = SimdLevel::best();
+    let key: BootstrappingKey<Goldilocks, A> = if unrolled {
+        client.loaded_unrolled_bootstrapping_key(simd, &mut rng, &progress)?
+    } else {
+        client.loaded_bootstrapping_key(simd, &mut rng, &progress)?
+    };
     let encoding = encoding(&TINY)?;
     let table: Vec<u64> = encoding
         .messages()
