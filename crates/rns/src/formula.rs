@@ -127,28 +127,52 @@ impl Formula {
         )
     }
 
-    /// The variance at each point of the real part of `Σ w·value`, at most, for any weights w in [0, 1].
+    /// The variance of the imaginary part at each point.
+    #[must_use]
+    pub fn imaginary_variances(&self, a: &Dual) -> Vec<f64> {
+        let mut variances = vec![0.0; a.0.points.len()];
+        for (&source, errors) in &a.0.errors {
+            for (sum, error) in variances.iter_mut().zip(errors) {
+                let imaginary = error.straight - error.conjugate.conj();
+                *sum += imaginary.norm_sqr() * self.variances[source] / 2.0;
+            }
+        }
+        variances
+    }
+
+    /// What selectors add to E|e|² of a slot at each point, at most, as a table has weights in [0, 1]: those of the half of a column that the selectors
+    /// belong to are a, those of the other half b.
+    ///
+    /// Both halves share a value, as real and imaginary part, so that errors e of selectors leave their own part. Either all values have both weights
+    /// and the own part alone is kept, `Re Σ (a + i·b)·e`, or each half has weights of its own: `Re Σ a·e` in the own part and `Im Σ b·e` in the
+    /// other. With `Σ a·e = x` and `Σ b·e = y` for each source, neither is above (|Re x| + |Im y|)² + (|Im x| + |Re y|)², as derivatives
+    /// of real parts and of imaginary ones have it. For roundings, which are as large in both parts, that is twice the variance of `Re Σ a·e`.
     #[must_use]
     pub fn weighted_variances(&self, values: &[Dual]) -> Vec<f64> {
         let points = values.first().map_or(0, |value| value.0.points.len());
-        // By source and point: the sums of what is positive and of what is negative, of real parts and of imaginary ones.
-        let mut sums: BTreeMap<usize, Vec<[f64; 4]>> = BTreeMap::new();
+        // By source and point, of each derivative: the sums of what is positive and of what is negative.
+        let mut sums: BTreeMap<usize, Vec<[[f64; 2]; 4]>> = BTreeMap::new();
         for value in values {
             for (&source, errors) in &value.0.errors {
-                let own = sums.entry(source).or_insert_with(|| vec![[0.0; 4]; points]);
+                let own = sums
+                    .entry(source)
+                    .or_insert_with(|| vec![[[0.0; 2]; 4]; points]);
                 for (sum, error) in own.iter_mut().zip(errors) {
                     let real = error.straight + error.conjugate.conj();
-                    let parts = [real.re, -real.re, real.im, -real.im];
+                    let imaginary = error.straight - error.conjugate.conj();
+                    let parts = [real.re, real.im, imaginary.re, imaginary.im];
                     for (sum, part) in sum.iter_mut().zip(parts) {
-                        *sum += part.max(0.0);
+                        sum[0] += part.max(0.0);
+                        sum[1] += (-part).max(0.0);
                     }
                 }
             }
         }
         let mut variances = vec![0.0; points];
         for (source, sums) in sums {
-            for (variance, [a, b, c, d]) in variances.iter_mut().zip(sums) {
-                let largest = a.max(b).powi(2) + c.max(d).powi(2);
+            for (variance, sum) in variances.iter_mut().zip(sums) {
+                let [a, b, c, d] = sum.map(|[positive, negative]| positive.max(negative));
+                let largest = (a + d).powi(2) + (b + c).powi(2);
                 *variance += largest * self.variances[source] / 2.0;
             }
         }

@@ -8,7 +8,8 @@
 //!
 //! - The low part's pass sees the column's noise 2^h times as large. The high part's sees that of the column and of the subtracted one.
 //! - A table's noise is that of its weighted sum for the worst weights in [0, 1]: of each digit's selectors by [`Formula::weighted_variances`],
-//!   of all pairs' roundings as independent ones.
+//!   of all pairs' roundings as independent ones. The worst table has 1 but where a digit has its last value, and 0 there: the last selector is 1 less
+//!   the others and has the noise of all of them, which counts in full where its weight is 0 and theirs are 1.
 //! - Phases are sums of h + 1 numbers in [-1/2, 1/2], and hardly ever near the ends of the exponential's interval, where its noise is largest: there, as
 //!   many standard deviations fewer count as phases are rarer ([`tail_at`]).
 //! - What cleaning leaves of noise beyond first order is bounded at [`TAIL`] standard deviations for each digit and adds up. It shifts the phases of
@@ -125,7 +126,7 @@ struct MaskNoise {
 
 /// Noise of a part's cleaned selectors.
 struct PartNoise {
-    /// The largest variance of a weighted sum of the late digit's selectors, and of the early one's.
+    /// What the late digit's selectors of one half of a column add to E|e|² of a slot at most, and the early one's.
     digits: [f64; 2],
     /// What cleaning leaves in such sums, in all.
     bias: f64,
@@ -330,7 +331,8 @@ impl WideCandidate {
         }
         let digits = [self.shape.high, self.shape.low];
         let selectors = digits.map(|digits| (1 << digits.high()) + (1 << digits.low()));
-        let selectors = f64::from(selectors.iter().sum::<u32>());
+        // Real parts and imaginary ones.
+        let selectors = 2.0 * f64::from(selectors.iter().sum::<u32>());
         let before = selectors.log2() + log2_tail(TAIL, 1.0);
         let rows = (self.degree as f64).log2();
         (log2_add(before, log2_tail(margin, output)) + rows).min(0.0)
@@ -388,8 +390,7 @@ impl WideCandidate {
         })
     }
 
-    /// Adds to the noise of a part what a mask's bit makes of it: its own noise once, as one selector is 1, in its real part and in its imaginary one, which
-    /// meet values of both halves; and a rounding for each product.
+    /// Adds to the noise of a part what a mask's bit makes of it: its own noise once, as one selector is 1, and a rounding for each product.
     fn mask(&self, part: &mut PartNoise, mask: &MaskNoise) {
         let Digit {
             part: which,
@@ -403,11 +404,17 @@ impl WideCandidate {
         let level = self.stages + self.shape.pass(which, None).uses[place].1;
         let rounded = f64::from(1 << bits) * self.noise_by_level().at(level).rescale;
         let [_, bit] = mask.bit.digits;
-        part.digits[place] += 2.0 * bit + rounded;
+        part.digits[place] += bit + rounded;
         part.bias = (1.0 + part.bias) * (1.0 + mask.bit.bias) - 1.0;
     }
 
     /// E|e|² of a slot of a table's values, at most, from the selectors of its parts.
+    ///
+    /// For selectors r and s of a late digit in both halves, with errors e and f, and sums w = (a + i·b)/2 that have the values a of the real half and b
+    /// of the imaginary one, a result is `2·Re Σ r·w + 2i·Im Σ s·w`. So e adds `Re Σ (a + i·b)·e = Σ a·Re e - b·Im e` to its real part and nothing to the
+    /// other, and f the like to its imaginary part. Errors of an early digit are in w: e adds `Σ a·Re e` to the real part and `Σ b·Im e` to the imaginary
+    /// one, for the values a and b that the late digits of the real and of the imaginary half select, and f the like. In either case both parts of an error
+    /// meet values, all of which may be 1: for each digit, each half adds what [`Formula::weighted_variances`] says.
     fn values(&self, [high, low]: [&PartNoise; 2]) -> f64 {
         let noise = self.noise_by_level();
         let late = self.shape.late();
@@ -467,17 +474,18 @@ impl WideCandidate {
         {
             let mut sums = vec![0.0; points.len()];
             for selector in digit.iter() {
-                let (variances, slopes) = (
-                    formula.real_variances(selector),
-                    formula.real_slopes(selector, &t),
-                );
+                let real = formula.real_variances(selector);
+                let imaginary = formula.imaginary_variances(selector);
+                let slopes = formula.real_slopes(selector, &t);
                 for (point, sum) in sums.iter_mut().enumerate() {
                     // A polynomial of degree n/2 that is at most 1 has a slope of at most n/2 (Bernstein).
-                    let off = tails[point] * variances[point].sqrt()
+                    let off = tails[point] * real[point].sqrt()
                         + (slopes[point] * shift / bound).abs()
                         + second_order(tails[point])
                         + exponential * digit_size(digits) / 2.0;
-                    *sum += (0..cleanings).fold(off, |e, _| 3.0 * e * e + 2.0 * e * e * e);
+                    let turned = TAIL * imaginary[point].sqrt();
+                    let [off, turned] = (0..cleanings).fold([off, turned], left_of);
+                    *sum += off + turned;
                 }
             }
             bias += (1.0 + bias) * sums.into_iter().fold(0.0, f64::max);
@@ -597,6 +605,15 @@ pub fn tail_at(x: f64) -> f64 {
         }
     }
     high
+}
+
+/// What cleaning leaves of an error of a selector, in real and imaginary part at most: 3e² + 2e³ and its imaginary part.
+fn left_of([real, imaginary]: [f64; 2], _: u32) -> [f64; 2] {
+    let size = real.hypot(imaginary);
+    [
+        3.0 * size.powi(2) + 2.0 * size.powi(3),
+        imaginary * (6.0 * real + 6.0 * real.powi(2) + 2.0 * imaginary.powi(2)),
+    ]
 }
 
 /// What cleaning leaves in products of the selectors of parts.

@@ -8,12 +8,13 @@ use toroid_rns::context::Context;
 use toroid_rns::embedding::Embedding;
 use toroid_rns::evaluation::EvaluationKeys;
 use toroid_rns::evaluator::{Evaluator, order_primes};
+use toroid_rns::formula::Formula;
 use toroid_rns::model::{Model, Vector};
 use toroid_rns::params::RnsParams;
 use toroid_rns::search::{LOG2_FAILURE, largest_modulus};
 use toroid_rns::slots::{ColumnSlots, LinearSlots, Slots};
 use toroid_rns::table::{self, Digits, Exponential, Table, TableError};
-use toroid_rns::wide::{Digit, Part, WidePipeline, WideShape};
+use toroid_rns::wide::{self, Apart, Digit, Part, WidePipeline, WideShape};
 use toroid_rns::wide_search::{RowMask, WideCandidate, search};
 use toroid_rns::{Ciphertext, SecretKey};
 use toroid_task::Progress;
@@ -258,6 +259,128 @@ fn pair(high: (u32, u32), low: (u32, u32)) -> WideShape {
         low: Digits::new(low.0, low.1).unwrap(),
         ..wide(16)
     }
+}
+
+/// Of all digits of a message, the lowest first, a bit mask of their place and the lowest bit of them.
+fn places(shape: &WideShape) -> Vec<(u32, u32)> {
+    let (high, low) = (shape.high, shape.low);
+    let mut place = 0;
+    let sizes = [low.low(), low.high(), high.low(), high.high()];
+    let places = sizes.into_iter().filter(|&size| size > 0).map(|size| {
+        let lowest = 1 << place;
+        place += size;
+        ((1 << place) - lowest, lowest)
+    });
+    places.collect()
+}
+
+/// The table with the most noise: 1, nearly, but where a digit has its last value, and 0 there.
+fn worst_table(shape: &WideShape) -> Table {
+    let places = places(shape);
+    let value = |m: u32| match places.iter().any(|(mask, _)| m & mask == *mask) {
+        true => 0,
+        false => 0xff,
+    };
+    let values = (0..1 << shape.bits()).map(value);
+    Table::new(shape.bits(), 8, values.collect()).unwrap()
+}
+
+/// Messages without a digit's last value, as all digits of them are even.
+fn even_messages(shape: &WideShape, count: usize) -> Vec<u32> {
+    let odd = places(shape)
+        .iter()
+        .fold(0, |odd, (_, lowest)| odd | lowest);
+    (0..count as u32)
+        .map(|k| k.wrapping_mul(2_654_435_761) >> (32 - shape.bits()) & !odd)
+        .collect()
+}
+
+/// E|e|² of a slot of a table's values, to first order: the pipeline itself on derivatives, for two messages in each half.
+fn first_order(candidate: &WideCandidate, table: &Table) -> f64 {
+    let (shape, below) = (candidate.shape, candidate.stages);
+    let embedding = Embedding::new(1 << 8);
+    let pipeline = WidePipeline::new(&embedding, shape, below);
+    let mut formula = Formula::new(candidate.noise_by_level());
+    let mut apart = |part: Part| {
+        let pass = shape.pass(part, None);
+        let all = f64::from(1u32 << pass.digits.bits());
+        Apart::new([0.0, 4.0].map(|message| {
+            let phases = [message, 2.0].map(|m| m / all / shape.exponential.bound());
+            let t = formula.input(below + pass.levels(), &phases, 1e-16);
+            wide::selectors(&mut formula, &t, &pass, below).unwrap()
+        }))
+    };
+    let (high, low) = (apart(Part::High), apart(Part::Low));
+    let digits = pipeline.pair(&mut formula, &high, &low).unwrap();
+    let values = pipeline.values(&mut formula, &digits, table).unwrap();
+    formula.variances(&values).into_iter().fold(0.0, f64::max)
+}
+
+/// Real and imaginary parts of what makes selectors meet the values of both halves, so that a digit's noise counts twice. Few pairs leave nothing else that counts.
+#[test]
+fn the_worst_table_has_the_noise_of_the_formula() {
+    let shapes = [pair((4, 2), (2, 0)), pair((4, 2), (4, 2))];
+    for shape in shapes {
+        let candidate = WideCandidate {
+            output_bits: 8,
+            ..candidate(1 << 16, shape)
+        };
+        let table = worst_table(&shape);
+        let stated = candidate.noise(1e-12, 0.0).unwrap();
+        let ratio = first_order(&candidate, &table) / stated.values;
+        assert!((0.85..=1.0).contains(&ratio), "{shape:?}: {ratio}");
+
+        // Samples of the same noise, on fewer rows.
+        let embedding = Embedding::new(1 << 12);
+        let pipeline = WidePipeline::new(&embedding, shape, candidate.stages);
+        let mut model = Model::new(candidate.noise_by_level(), 4);
+        let messages = even_messages(&shape, 1 << 12);
+        let right: Vec<f64> = messages
+            .iter()
+            .map(|&m| f64::from(table.values()[m as usize]) / 256.0)
+            .collect();
+        assert!(right.iter().all(|&value| value > 0.99));
+        let column = model_column(&embedding, shape.bits(), &messages, 1e-12);
+        let digits = pipeline.digits(&mut model, &column).unwrap();
+        let values = pipeline.values(&mut model, &digits, &table).unwrap();
+        let one = Complex::new(right[0], right[0]);
+        let off: Vec<Complex> = values.slots.iter().map(|&x| x - one).collect();
+        let variance = |part: fn(&Complex) -> f64| {
+            let squares: f64 = off.iter().map(|x| part(x).powi(2)).sum();
+            squares / off.len() as f64
+        };
+        let parts = [variance(|x| x.re), variance(|x| x.im)];
+        for part in parts {
+            let ratio = part / (stated.values / 2.0);
+            assert!((0.8..1.1).contains(&ratio), "{shape:?}: {parts:?} {ratio}");
+        }
+    }
+}
+
+#[test]
+fn the_worst_table_on_ciphertexts() {
+    let shape = pair((4, 2), (4, 2));
+    let mut bench = Bench::new(WideCandidate {
+        output_bits: 8,
+        ..candidate(1 << 10, shape)
+    });
+    let table = worst_table(&shape);
+    let messages = even_messages(&shape, 1 << 10);
+    let column = bench.encrypt(12, &messages);
+    let stated = bench
+        .candidate
+        .noise(RnsParams::SIGMA / 44f64.exp2(), 0.0)
+        .unwrap();
+    let mut evaluator = bench.evaluator();
+    let digits = bench.pipeline.digits(&mut evaluator, &column).unwrap();
+    let out = bench
+        .pipeline
+        .look_up(&mut evaluator, &digits, &table)
+        .unwrap();
+    let (found, deviation) = bench.decrypt(8, &out);
+    assert!(found.iter().all(|&value| value == 0xff));
+    let ratio = deviation.powi(2) / stated.output;
+    assert!((0.7..1.1).contains(&ratio), "{ratio}");
 }
 
 /// A column in the model, with noise of up to `deviation` turns.
