@@ -110,7 +110,10 @@ impl<'a> Object<'a> {
     ) -> Result<Object<'a>, SessionError> {
         let header = reader.header();
         let (kind, form) = public_key(header.kind).ok_or_else(|| {
-            TfheError::Format(format!("a {} is not a public key", header.kind.name()))
+            TfheError::Format(format!(
+                "a {} is not a public key that drives take",
+                header.kind.name()
+            ))
         })?;
         let sc = key_metadata(key_id, &header.params, kind, form, &header.tag)?;
         let content = Content::File(Box::new(reader));

@@ -15,7 +15,7 @@ use toroid_tfhe::key_loader::{
 use toroid_tfhe::key_switch::KeySwitchingKeyLoader;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::modulus::{Goldilocks, Modulus, Torus32, Words};
-use toroid_tfhe::params::{ParamSet, TINY, TINY_WOPBS};
+use toroid_tfhe::params::{ParamSet, StageParams, TINY, TINY_WOPBS};
 use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::wopbs::measure::Measurement;
@@ -571,6 +571,29 @@ fn wrong_inputs_are_refused() {
         WopbsKey::<Goldilocks, Fft>::new(&TINY, Vec::new()),
         Err(TfheError::NotWopbs(_))
     ));
+    let part = |part: &StageParams, unrolled: bool| {
+        let simd = SimdLevel::best();
+        let mut loader = if unrolled {
+            BootstrappingKeyLoader::<Goldilocks, Fft>::unrolled(part, simd).unwrap()
+        } else {
+            BootstrappingKeyLoader::<Goldilocks, Fft>::new(part, simd).unwrap()
+        };
+        let samples = match unrolled {
+            true => part.unrolled_samples(),
+            false => part.lwe_dimension,
+        };
+        let rows = samples * part.ggsw_rows();
+        loader
+            .write_coefficients(&vec![0; rows * part.glwe_words()])
+            .unwrap();
+        loader.finish().unwrap()
+    };
+    for unrolled in 0..3 {
+        let parts = params.bootstrapping_parts().into_iter().enumerate();
+        let parts = parts.map(|(index, stage)| part(stage, index == unrolled));
+        let refused = WopbsKey::<Goldilocks, Fft>::new(params, parts.collect());
+        assert!(matches!(refused, Err(TfheError::NotUnrolled(_))));
+    }
     let missing = WopbsKey::<Goldilocks, Fft>::new(params, Vec::new());
     assert!(matches!(missing, Err(TfheError::ParamsMismatch { .. })));
     let narrow = Encoding::new(1, false).unwrap();
