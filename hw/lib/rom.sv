@@ -21,7 +21,8 @@ module rom #(
     $fatal(1, "rom: WIDTH and DEPTH must be at least 1");
   end
 
-  (* rom_style = "auto", nomem2reg *)
+  // Beyond 256 words, an address that drives look-up tables takes longer than the tables: a block of memory is one load.
+  (* rom_style = DEPTH > 256 ? "block" : "auto", nomem2reg *)
   logic [WIDTH-1:0] memory [DEPTH];
   logic [WIDTH-1:0] data_q;
   initial if (FILE != "") $readmemh(FILE, memory);
