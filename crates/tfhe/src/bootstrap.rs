@@ -16,8 +16,8 @@ use crate::glwe;
 use crate::key_switch::KeySwitchingKey;
 use crate::lwe::check_words;
 use crate::modulus::{Modulus, Words};
-use crate::noise::Assumptions;
 use crate::params::StageParams;
+use crate::variance::Assumptions;
 
 use blind_rotation::{BlindRotation, accumulators, split};
 
