@@ -108,7 +108,7 @@ fn load(
     kind: KeyKind,
     bytes: &[u8],
 ) -> Result<std::sync::Arc<dyn LoadedKey>, BackendError> {
-    let mut sink = cpu.begin_key(params, kind, KeyForm::Seeded)?;
+    let mut sink = cpu.begin_key(params, kind, KeyForm::SeededWords)?;
     sink.write(bytes)?;
     sink.finish()
 }

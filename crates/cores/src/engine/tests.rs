@@ -419,3 +419,8 @@ fn linear_instructions_are_those_of_the_exact_path() {
         }
     }
 }
+
+#[test]
+fn the_core_tests_itself() {
+    crate::testing::verify("engine", &[&[]]);
+}
