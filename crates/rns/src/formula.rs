@@ -33,6 +33,16 @@ struct Error {
 }
 
 impl Error {
+    /// The derivative e' so that the real part's error is Re(e'·e).
+    fn of_real_part(self) -> Complex {
+        self.straight + self.conjugate.conj()
+    }
+
+    /// The derivative e' so that the imaginary part's error is Im(e'·e).
+    fn of_imaginary_part(self) -> Complex {
+        self.straight - self.conjugate.conj()
+    }
+
     fn plus(self, other: Error) -> Error {
         Error {
             straight: self.straight + other.straight,
@@ -91,27 +101,32 @@ impl Formula {
     /// The variance of the real part at each point.
     #[must_use]
     pub fn real_variances(&self, a: &Dual) -> Vec<f64> {
-        let mut variances = vec![0.0; a.0.points.len()];
-        for (&source, errors) in &a.0.errors {
-            for (sum, error) in variances.iter_mut().zip(errors) {
-                let real = error.straight + error.conjugate.conj();
-                *sum += real.norm_sqr() * self.variances[source] / 2.0;
-            }
-        }
-        variances
+        self.summed(a, |error| error.of_real_part().norm_sqr() / 2.0)
+    }
+
+    /// The variance of the imaginary part at each point.
+    #[must_use]
+    pub fn imaginary_variances(&self, a: &Dual) -> Vec<f64> {
+        self.summed(a, |error| error.of_imaginary_part().norm_sqr() / 2.0)
     }
 
     /// E|e|² of the error e at each point.
     #[must_use]
     pub fn variances(&self, a: &Dual) -> Vec<f64> {
-        let mut variances = vec![0.0; a.0.points.len()];
+        self.summed(a, |error| {
+            error.straight.norm_sqr() + error.conjugate.norm_sqr()
+        })
+    }
+
+    /// The sum over all sources at each point of `factor` of the derivatives by a source, times its variance.
+    fn summed(&self, a: &Dual, factor: impl Fn(&Error) -> f64) -> Vec<f64> {
+        let mut sums = vec![0.0; a.0.points.len()];
         for (&source, errors) in &a.0.errors {
-            for (sum, error) in variances.iter_mut().zip(errors) {
-                let both = error.straight.norm_sqr() + error.conjugate.norm_sqr();
-                *sum += both * self.variances[source];
+            for (sum, error) in sums.iter_mut().zip(errors) {
+                *sum += factor(error) * self.variances[source];
             }
         }
-        variances
+        sums
     }
 
     /// The derivative of the real part at each point by an input, a value of [`Formula::input`].
@@ -125,19 +140,6 @@ impl Formula {
             || vec![0.0; a.0.points.len()],
             |errors| errors.iter().map(slope).collect(),
         )
-    }
-
-    /// The variance of the imaginary part at each point.
-    #[must_use]
-    pub fn imaginary_variances(&self, a: &Dual) -> Vec<f64> {
-        let mut variances = vec![0.0; a.0.points.len()];
-        for (&source, errors) in &a.0.errors {
-            for (sum, error) in variances.iter_mut().zip(errors) {
-                let imaginary = error.straight - error.conjugate.conj();
-                *sum += imaginary.norm_sqr() * self.variances[source] / 2.0;
-            }
-        }
-        variances
     }
 
     /// What selectors add to E|e|² of a slot at each point, at most, as a table has weights in [0, 1]: those of the half of a column that the selectors
@@ -158,8 +160,7 @@ impl Formula {
                     .entry(source)
                     .or_insert_with(|| vec![[[0.0; 2]; 4]; points]);
                 for (sum, error) in own.iter_mut().zip(errors) {
-                    let real = error.straight + error.conjugate.conj();
-                    let imaginary = error.straight - error.conjugate.conj();
+                    let (real, imaginary) = (error.of_real_part(), error.of_imaginary_part());
                     let parts = [real.re, real.im, imaginary.re, imaginary.im];
                     for (sum, part) in sum.iter_mut().zip(parts) {
                         sum[0] += part.max(0.0);

@@ -17,7 +17,7 @@ use crate::key_loader::{
     KeyLoader, PartsLoader, SeededBootstrappingKeyLoader, SeededKeySwitchingKeyLoader, expect_parts,
 };
 use crate::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
-use crate::keys::{ClientKey, loaded_ggsw_lists, loaded_key_switching_samples};
+use crate::keys::{ClientKey, StageKey, loaded_ggsw_lists, loaded_key_switching_samples};
 use crate::lwe::words_in_bytes;
 use crate::modulus::Modulus;
 use crate::noise::Assumptions;
@@ -104,10 +104,7 @@ impl<M: Modulus, A: Arithmetic<M>> Bootstrap for Programmable<M, A> {
     }
 
     fn threads(&self, functions: usize) -> usize {
-        if self.key.is_unrolled() {
-            return functions;
-        }
-        self.params.ggsw_rows() * functions
+        self.key.samples.most_members() * functions
     }
 
     /// All tasks stream the key together.
@@ -530,10 +527,11 @@ pub fn generate(
     rng: &mut Csprng,
     progress: &Progress,
 ) -> Result<(AnyBootstrappingKey, AnyKeySwitchingKey), TfheError> {
+    let stages = client.bootstrapping_stages();
     dispatch!(
         client.params(),
         arithmetic,
-        loaded(client, simd, rng, progress)
+        loaded(client, &stages, simd, rng, progress)
     )
 }
 
@@ -548,35 +546,23 @@ pub fn generate_unrolled(
     rng: &mut Csprng,
     progress: &Progress,
 ) -> Result<(AnyBootstrappingKey, AnyKeySwitchingKey), TfheError> {
+    let stages = [client.unrolled_stage()?];
     dispatch!(
         client.params(),
         arithmetic,
-        loaded_unrolled(client, simd, rng, progress)
+        loaded(client, &stages, simd, rng, progress)
     )
-}
-
-fn loaded_unrolled<M: Modulus, A: Arithmetic<M>>(
-    client: &ClientKey,
-    simd: SimdLevel,
-    rng: &mut Csprng,
-    progress: &Progress,
-) -> Result<(AnyBootstrappingKey, AnyKeySwitchingKey), TfheError> {
-    let params = client.params();
-    let key = client.loaded_unrolled_bootstrapping_key(simd, rng, progress)?;
-    let bootstrapping = AnyBootstrappingKey::from_parts::<M, A>(params, vec![key])?;
-    let key = client.loaded_key_switching_key(simd, rng, progress)?;
-    let key_switching = AnyKeySwitchingKey::from_parts::<M>(params, vec![key])?;
-    Ok((bootstrapping, key_switching))
 }
 
 fn loaded<M: Modulus, A: Arithmetic<M>>(
     client: &ClientKey,
+    stages: &[StageKey<'_>],
     simd: SimdLevel,
     rng: &mut Csprng,
     progress: &Progress,
 ) -> Result<(AnyBootstrappingKey, AnyKeySwitchingKey), TfheError> {
     let params = client.params();
-    let parts = loaded_ggsw_lists(&client.bootstrapping_stages(), simd, rng, progress)?;
+    let parts = loaded_ggsw_lists(stages, simd, rng, progress)?;
     let bootstrapping = AnyBootstrappingKey::from_parts::<M, A>(params, parts)?;
     let stages = client.key_switching_stages();
     let parts = loaded_key_switching_samples(&stages, simd, rng, progress)?;

@@ -720,13 +720,12 @@ impl<M: Modulus> Arithmetic<M> for Fft {
                 (KeyFormat::Fixed, M::F64_UNIT / unit, normalization * unit)
             }
         };
-        let plan = FftPlan::with_simd(n, simd)?;
         Ok(Fft {
-            rotations: OnceLock::new(),
-            plan,
+            plan: FftPlan::with_simd(n, simd)?,
             ntt: NttPlan::with_simd(n, simd)?,
             columns: params.glwe_dimension + 1,
             format,
+            rotations: OnceLock::new(),
             key_scale,
             sum_scale,
         })

@@ -12,8 +12,9 @@ use toroid_ring::simd::SimdLevel;
 use crate::TfheError;
 use crate::arithmetic::{Arithmetic, WordOf};
 use crate::glwe;
+use crate::lwe::add_words;
 use crate::memory::Buffer;
-use crate::modulus::{AlternatingFields, DigitField, DigitFields, Modulus, Words};
+use crate::modulus::{AlternatingFields, DigitField, DigitFields, Modulus};
 use crate::parallel;
 use crate::params::StageParams;
 
@@ -131,6 +132,15 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
     /// Whether three samples stand for two bits.
     pub(crate) fn is_unrolled(&self) -> bool {
         self.unrolled
+    }
+
+    /// The most threads that one blind rotation can use: one for each row of an external product, and a single one for an unrolled key.
+    pub(crate) fn most_members(&self) -> usize {
+        if self.unrolled {
+            1
+        } else {
+            self.params.ggsw_rows()
+        }
     }
 
     /// The dimensions and gadgets.
@@ -289,16 +299,10 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
             self.add_sums(&mut work, product);
             for (total, product) in total.chunks_exact_mut(n).zip(product.chunks_exact(n)) {
                 glwe::rotate_sub::<A::Words>(self.simd, work.difference, product, exponent);
-                add_words::<A::Words>(total, work.difference);
+                add_words::<A::Words>(self.simd, total, work.difference);
             }
         }
-        add_words::<A::Words>(acc, total);
-    }
-}
-
-fn add_words<W: Words>(sum: &mut [W::Word], other: &[W::Word]) {
-    for (sum, other) in sum.iter_mut().zip(other) {
-        *sum = W::add(*sum, *other);
+        add_words::<A::Words>(self.simd, acc, total);
     }
 }
 

@@ -175,8 +175,8 @@ impl ClientKey {
         }
     }
 
-    /// The keys of an unrolled bootstrapping key.
-    fn unrolled_stage(&self) -> Result<StageKey<'_>, TfheError> {
+    /// The keys that an unrolled bootstrapping key is made from.
+    pub(crate) fn unrolled_stage(&self) -> Result<StageKey<'_>, TfheError> {
         if self.params.is_wide() {
             return Err(TfheError::NotUnrolled(self.params.name));
         }
@@ -354,9 +354,20 @@ impl ClientKey {
         progress: &Progress,
         sink: &mut Sink<'_>,
     ) -> Result<(), TfheError> {
+        self.ggsw_lists(&self.bootstrapping_stages(), form, rng, progress, sink)
+    }
+
+    /// Generates the parts of a bootstrapping key as bytes of a form.
+    pub(crate) fn ggsw_lists(
+        &self,
+        parts: &[StageKey<'_>],
+        form: KeyForm,
+        rng: &mut Csprng,
+        progress: &Progress,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), TfheError> {
         let bytes = |stage: &StageParams| form.ggsw_list_bytes(stage);
-        let parts = self.bootstrapping_stages();
-        for (part, share) in Share::of_parts(BOOTSTRAPPING_KEY, &parts, bytes, progress) {
+        for (part, share) in Share::of_parts(BOOTSTRAPPING_KEY, parts, bytes, progress) {
             with_modulus!(self.params.modulus, M => part.ggsw_list::<M>(form, rng, share, sink)?);
         }
         Ok(())
@@ -415,10 +426,7 @@ impl ClientKey {
         progress: &Progress,
         sink: &mut Sink<'_>,
     ) -> Result<(), TfheError> {
-        let part = self.unrolled_stage()?;
-        let bytes = form.ggsw_list_bytes(&part.stage.unrolled());
-        let share = Share::part(BOOTSTRAPPING_KEY, progress, bytes, 0, 1);
-        with_modulus!(self.params.modulus, M => part.ggsw_list::<M>(form, rng, share, sink))
+        self.ggsw_lists(&[self.unrolled_stage()?], form, rng, progress, sink)
     }
 
     /// Generates the unrolled bootstrapping key into the form that `A` computes with: the key that
@@ -433,11 +441,8 @@ impl ClientKey {
         rng: &mut Csprng,
         progress: &Progress,
     ) -> Result<BootstrappingKey<M, A>, TfheError> {
-        let part = self.unrolled_stage()?;
-        let bytes = KeyForm::Seeded.ggsw_list_bytes(&part.stage.unrolled());
-        let share = Share::part(BOOTSTRAPPING_KEY, progress, bytes, 0, 1);
-        let loader = BootstrappingKeyLoader::<M, A>::unrolled(part.stage, simd)?;
-        part.loaded(loader, rng, share)
+        let mut parts = loaded_ggsw_lists(&[self.unrolled_stage()?], simd, rng, progress)?;
+        Ok(parts.remove(0))
     }
 
     /// Generates the key-switching key as bytes of a form, in parallel on the current thread pool. The same generator
@@ -489,8 +494,17 @@ pub(crate) fn loaded_ggsw_lists<M: Modulus, A: Arithmetic<M>>(
     let bytes = |stage: &StageParams| KeyForm::Seeded.ggsw_list_bytes(stage);
     Share::of_parts(BOOTSTRAPPING_KEY, parts, bytes, progress)
         .map(|(part, share)| {
-            let loader = BootstrappingKeyLoader::<M, A>::new(part.stage, simd)?;
-            part.loaded(loader, rng, share)
+            let mut loader = if part.unrolled {
+                BootstrappingKeyLoader::<M, A>::unrolled(part.stage, simd)?
+            } else {
+                BootstrappingKeyLoader::<M, A>::new(part.stage, simd)?
+            };
+            let seed = MaskSeed::generate(rng);
+            let maker = RowMaker::new(part.stage, part.glwe)?;
+            part.rows::<M>(&maker, &seed, rng, share, |rows| {
+                loader.write_coefficients(rows)
+            })?;
+            loader.finish()
         })
         .collect()
 }
@@ -520,19 +534,13 @@ pub(crate) fn loaded_key_switching_samples<M: Modulus>(
 }
 
 impl StageKey<'_> {
-    /// The GGSW samples, given to a loader that has none yet.
-    fn loaded<M: Modulus, A: Arithmetic<M>>(
-        self,
-        mut loader: BootstrappingKeyLoader<M, A>,
-        rng: &mut Csprng,
-        share: Share<'_>,
-    ) -> Result<BootstrappingKey<M, A>, TfheError> {
-        let seed = MaskSeed::generate(rng);
-        let maker = RowMaker::new(self.stage, self.glwe)?;
-        self.rows::<M>(&maker, &seed, rng, share, |rows| {
-            loader.write_coefficients(rows)
-        })?;
-        loader.finish()
+    /// The parameters that have the sizes and the number of GGSW samples of this part.
+    fn streamed(&self) -> StageParams {
+        if self.unrolled {
+            self.stage.unrolled()
+        } else {
+            *self.stage
+        }
     }
 
     fn ggsw_list<M: Modulus>(
@@ -581,11 +589,7 @@ impl StageKey<'_> {
     ) -> Result<(), TfheError> {
         let stage = self.stage;
         let items = Items {
-            count: if self.unrolled {
-                stage.unrolled_samples()
-            } else {
-                stage.lwe_dimension
-            },
+            count: self.streamed().lwe_dimension,
             group: 1,
             words: stage.ggsw_rows() * stage.glwe_words(),
         };
@@ -693,7 +697,7 @@ impl<'a> Share<'a> {
         bytes: B,
         progress: &'a Progress,
     ) -> impl Iterator<Item = (StageKey<'k>, Share<'a>)> {
-        let sizes: Vec<_> = parts.iter().map(|part| bytes(part.stage)).collect();
+        let sizes: Vec<_> = parts.iter().map(|part| bytes(&part.streamed())).collect();
         let total = sizes.iter().sum();
         let mut before = 0;
         let shares = sizes.into_iter().map(move |bytes| {

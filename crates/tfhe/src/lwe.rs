@@ -116,9 +116,10 @@ impl LweSecretKey {
 }
 
 multiversion! {
-    fn add_words<M: Modulus>(a: &mut [M::Word], b: &[M::Word]) {
+    /// a += b
+    pub(crate) fn add_words<W: Words>(a: &mut [W::Word], b: &[W::Word]) {
         for (x, y) in a.iter_mut().zip(b) {
-            *x = M::add(*x, *y);
+            *x = W::add(*x, *y);
         }
     }
 }

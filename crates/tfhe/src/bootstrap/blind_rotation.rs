@@ -73,11 +73,7 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
             return Ok(());
         }
         let groups = run.threads.clamp(1, rotations.len());
-        let members = if self.is_unrolled() {
-            1
-        } else {
-            (run.threads / groups).clamp(1, self.params().ggsw_rows())
-        };
+        let members = (run.threads / groups).clamp(1, self.most_members());
         let mut rotations = rotations;
         let mut parts = Vec::new();
         for group in 0..groups {

@@ -12,7 +12,7 @@ use crate::any_key::AnyKeyLoader;
 use crate::arithmetic::ArithmeticKind;
 use crate::encrypted_key::{self, Cost};
 use crate::key_loader::KeyLoader;
-use crate::keys::ClientKey;
+use crate::keys::{ClientKey, StageKey};
 use crate::random::Csprng;
 use crate::seeded::KeyForm;
 use crate::serialize::{self, HEADER_BYTES, Header, Kind, ObjectReader, ObjectWriter};
@@ -138,11 +138,8 @@ impl ClientKey {
         rng: &mut Csprng,
         progress: &Progress,
     ) -> Result<W, TfheError> {
-        let kind = Kind::bootstrapping_key(form);
-        let header = Header::new(kind, self.params(), *self.tag());
-        let mut object = ObjectWriter::new(writer, &header)?;
-        self.bootstrapping_key(form, rng, progress, &mut |bytes| object.write(bytes))?;
-        self.write_key_switching_key(object.finish()?, form, rng, progress)
+        let (kind, parts) = (Kind::bootstrapping_key(form), self.bootstrapping_stages());
+        self.write_keys(writer, kind, &parts, form, rng, progress)
     }
 
     /// Writes a server key as it is generated: an unrolled bootstrapping key, then a key-switching key, both in the form that is small.
@@ -156,26 +153,26 @@ impl ClientKey {
         rng: &mut Csprng,
         progress: &Progress,
     ) -> Result<W, TfheError> {
-        if self.params().is_wide() {
-            return Err(TfheError::NotUnrolled(self.params().name));
-        }
-        let kind = Kind::UnrolledBootstrappingKey;
-        let header = Header::new(kind, self.params(), *self.tag());
-        let mut object = ObjectWriter::new(writer, &header)?;
-        let form = KeyForm::Seeded;
-        self.unrolled_bootstrapping_key(form, rng, progress, &mut |bytes| object.write(bytes))?;
-        self.write_key_switching_key(object.finish()?, form, rng, progress)
+        let (kind, parts) = (Kind::UnrolledBootstrappingKey, [self.unrolled_stage()?]);
+        self.write_keys(writer, kind, &parts, KeyForm::Seeded, rng, progress)
     }
 
-    fn write_key_switching_key<W: Write>(
+    fn write_keys<W: Write>(
         &self,
         writer: W,
+        kind: Kind,
+        parts: &[StageKey<'_>],
         form: KeyForm,
         rng: &mut Csprng,
         progress: &Progress,
     ) -> Result<W, TfheError> {
-        let kind = Kind::key_switching_key(form);
         let header = Header::new(kind, self.params(), *self.tag());
+        let mut object = ObjectWriter::new(writer, &header)?;
+        self.ggsw_lists(parts, form, rng, progress, &mut |bytes| object.write(bytes))?;
+        let writer = object.finish()?;
+
+        let kind = Kind::key_switching_key(form);
+        let header = Header { kind, ..header };
         let mut object = ObjectWriter::new(writer, &header)?;
         self.key_switching_key(form, rng, progress, &mut |bytes| object.write(bytes))?;
         object.finish()
