@@ -110,14 +110,50 @@ impl<M: Modulus> KeySwitchingKeyLoader<M> {
     }
 }
 
+/// Mask words whose digits are cut at once, which is cheaper than word by word.
+const DIGITS_AT_ONCE: usize = 64;
+
+/// Rows that are added to a sum in one pass over it: all levels of an index at most sets.
+const ROWS_AT_ONCE: usize = 5;
+
 multiversion! {
-    /// sums += sum_j digits[j]·rows[j], modulo 2^32.
-    fn accumulate(sums: &mut [u32], rows: &[u32], digits: &[i32]) {
-        for (row, digit) in rows.chunks_exact(sums.len()).zip(digits) {
-            let digit = digit.cast_unsigned();
-            for (sum, word) in sums.iter_mut().zip(row) {
-                *sum = sum.wrapping_add(word.wrapping_mul(digit));
+    /// The digits of `words` that `field` describes, modulo 2^32.
+    fn cut<M: Modulus>(digits: &mut [u32], words: &[M::Word], field: DigitField) {
+        for (digit, word) in digits.iter_mut().zip(words) {
+            *digit = M::digit(*word, field).cast_unsigned();
+        }
+    }
+}
+
+multiversion! {
+    /// sum += sum_i sum_j d_ij·rows_ij, modulo 2^32, over some indices of a key of `levels` rows an index: digit d_ij is at
+    /// j·[`DIGITS_AT_ONCE`] + i.
+    fn accumulate(sum: &mut [u32], rows: &[u32], digits: &[u32], levels: usize) {
+        let words = sum.len();
+        for (index, rows) in rows.chunks_exact(levels * words).enumerate() {
+            let groups = (0..levels).step_by(ROWS_AT_ONCE);
+            for (rows, level) in rows.chunks(ROWS_AT_ONCE * words).zip(groups) {
+                let d = |row: usize| digits[(level + row) * DIGITS_AT_ONCE + index];
+                match levels - level {
+                    1 => add_multiples(sum, rows, [d(0)]),
+                    2 => add_multiples(sum, rows, [d(0), d(1)]),
+                    3 => add_multiples(sum, rows, [d(0), d(1), d(2)]),
+                    4 => add_multiples(sum, rows, [d(0), d(1), d(2), d(3)]),
+                    _ => add_multiples(sum, rows, [d(0), d(1), d(2), d(3), d(4)]),
+                }
             }
+        }
+    }
+}
+
+/// The inside of [`accumulate`] for a number of rows that the compiler knows: each word of the sum is loaded and stored once.
+#[inline(always)]
+fn add_multiples<const ROWS: usize>(sum: &mut [u32], rows: &[u32], digits: [u32; ROWS]) {
+    let words = sum.len();
+    let rows: [&[u32]; ROWS] = std::array::from_fn(|row| &rows[row * words..][..words]);
+    for (index, sum) in sum.iter_mut().enumerate() {
+        for (row, digit) in rows.iter().zip(digits) {
+            *sum = sum.wrapping_add(row[index].wrapping_mul(digit));
         }
     }
 }
@@ -188,17 +224,16 @@ impl<M: Modulus> KeySwitchingKey<M> {
     fn partial(&self, mask: &[M::Word], rows: &[u32]) -> Vec<u32> {
         let gadget = self.params.key_switch;
         let words = self.params.lwe_words();
-        let fields: Vec<DigitField> = (0..gadget.levels)
-            .map(|level| DigitField::new(M::KIND, gadget, level))
-            .collect();
-        let mut digits = vec![0i32; gadget.levels];
-        let mut sums = vec![0; words];
-        for (a, rows) in mask.iter().zip(rows.chunks_exact(gadget.levels * words)) {
-            for (digit, field) in digits.iter_mut().zip(&fields) {
-                *digit = M::digit(*a, *field);
+        let mut digits = vec![0; gadget.levels * DIGITS_AT_ONCE];
+        let mut sum = vec![0; words];
+        let blocks = rows.chunks(DIGITS_AT_ONCE * gadget.levels * words);
+        for (mask, rows) in mask.chunks(DIGITS_AT_ONCE).zip(blocks) {
+            for (level, digits) in digits.chunks_exact_mut(DIGITS_AT_ONCE).enumerate() {
+                let field = DigitField::new(M::KIND, gadget, level);
+                cut::<M>(self.simd, digits, mask, field);
             }
-            accumulate(self.simd, &mut sums, rows, &digits);
+            accumulate(self.simd, &mut sum, rows, &digits, gadget.levels);
         }
-        sums
+        sum
     }
 }

@@ -7,6 +7,7 @@ mod bootstrap;
 mod columns;
 mod common;
 mod directory;
+mod key_switch;
 mod keys;
 mod loaders;
 mod noise;
