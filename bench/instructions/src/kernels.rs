@@ -9,9 +9,10 @@ use toroid_ring::prime_ntt::{Ntt32Plan, Ntt50Plan, Ntt63Plan};
 use toroid_ring::simd::SimdLevel;
 use toroid_task::{CancelToken, Progress};
 use toroid_tfhe::arithmetic::{Arithmetic, Fft, Ntt};
-use toroid_tfhe::bootstrap::BootstrappingKey;
+use toroid_tfhe::bootstrap::{BootstrappingKey, Run};
 use toroid_tfhe::encoding::Encoding;
 use toroid_tfhe::glwe;
+use toroid_tfhe::key_switch::Switch;
 use toroid_tfhe::keys::ClientKey;
 use toroid_tfhe::lwe::words_from_bytes;
 use toroid_tfhe::modulus::{Goldilocks, Modulus};
@@ -157,19 +158,11 @@ pub static ALL: &[Kernel] = &[
     },
     Kernel {
         name: "key-switch",
-        prepare: || {
-            let (client, mut rng) = client(&TINY, OURS.0);
-            let progress = Progress::none();
-            let key = client.loaded_key_switching_key::<Goldilocks>(
-                SimdLevel::best(),
-                &mut rng,
-                &progress,
-            )?;
-            let mut extracted = vec![0u64; TINY.extracted_dimension() + 1];
-            rng.fill_uniform::<Goldilocks>(&mut extracted);
-            let mut out = vec![0u64; TINY.lwe_words()];
-            Ok(Box::new(move || Ok(key.switch(&extracted, &mut out, 1)?)))
-        },
+        prepare: || key_switch(1),
+    },
+    Kernel {
+        name: "key-switch-8",
+        prepare: || key_switch(8),
     },
     Kernel {
         name: "encryption",
@@ -345,5 +338,25 @@ fn blind_rotation<A: Arithmetic<Goldilocks>>(unrolled: bool) -> Result<Work, Err
     let mut out = vec![0u64; TINY.extracted_dimension() + 1];
     Ok(Box::new(move || {
         Ok(key.blind_rotate(&test_vector, &sample, &mut out, &CancelToken::new())?)
+    }))
+}
+
+/// Key switches of some samples of the set `tiny` together.
+fn key_switch(count: usize) -> Result<Work, Error> {
+    let (client, mut rng) = client(&TINY, OURS.0);
+    let simd = SimdLevel::best();
+    let progress = Progress::none();
+    let key = client.loaded_key_switching_key::<Goldilocks>(simd, &mut rng, &progress)?;
+    let words = TINY.extracted_dimension() + 1;
+    let mut extracted = vec![0u64; count * words];
+    rng.fill_uniform::<Goldilocks>(&mut extracted);
+    let mut out = vec![0u64; count * TINY.lwe_words()];
+    Ok(Box::new(move || {
+        let mut switches: Vec<_> = extracted
+            .chunks_exact(words)
+            .zip(out.chunks_exact_mut(TINY.lwe_words()))
+            .map(|(extracted, out)| Switch { extracted, out })
+            .collect();
+        Ok(key.switch_all(&mut switches, Run::with_threads(1))?)
     }))
 }

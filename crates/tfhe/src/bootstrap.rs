@@ -5,15 +5,13 @@ mod loader;
 mod modulus_switch;
 mod team;
 
-use std::sync::LazyLock;
-
 use toroid_task::CancelToken;
 
 use crate::TfheError;
 use crate::arithmetic::Arithmetic;
 use crate::ggsw::GgswList;
 use crate::glwe;
-use crate::key_switch::KeySwitchingKey;
+use crate::key_switch::{KeySwitchingKey, Switch};
 use crate::lwe::check_words;
 use crate::modulus::{Modulus, Words};
 use crate::params::StageParams;
@@ -21,36 +19,9 @@ use crate::variance::Assumptions;
 
 use blind_rotation::{BlindRotation, accumulators, split};
 
+pub use crate::parallel::Run;
 pub use loader::{BootstrappingKeyLoader, RowLoader, RowReceiver};
 pub use modulus_switch::modulus_switch;
-
-/// The threads that a bootstrap may use, and the token that stops it.
-#[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
-    /// Threads.
-    pub threads: usize,
-    /// Bootstraps look at it every few milliseconds at least.
-    pub cancel: &'a CancelToken,
-}
-
-impl Run<'static> {
-    /// A run on that many threads that nobody stops.
-    #[must_use]
-    pub fn with_threads(threads: usize) -> Run<'static> {
-        static NEVER: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
-        Run {
-            threads,
-            cancel: &NEVER,
-        }
-    }
-}
-
-impl Run<'_> {
-    /// [`TfheError::Cancelled`] once someone asked to stop.
-    pub(crate) fn check(&self) -> Result<(), TfheError> {
-        self.cancel.check().map_err(|_| TfheError::Cancelled)
-    }
-}
 
 /// A bootstrapping key, loaded for one [`Arithmetic`]: n GGSW samples, one for each key bit; or unrolled, three for every two
 /// bits s and t, of s·(1-t), (1-s)·t and s·t. A step of a blind rotation by an unrolled key turns by two exponents: it takes as many transforms
@@ -182,8 +153,8 @@ pub fn bootstrap<M: Modulus, A: Arithmetic<M>>(
 /// A bootstrap to do: a test vector ((k+1)·N words) and the sample (n+1 words) that its result replaces.
 pub type Job<'a, M> = (&'a [<M as Words>::Word], &'a mut [<M as Words>::Word]);
 
-/// Any number of [`bootstrap`]s, which stream the bootstrapping key together
-/// ([`BootstrappingKey::blind_rotate_all`]).
+/// Any number of [`bootstrap`]s, which stream both keys together
+/// ([`BootstrappingKey::blind_rotate_all`], [`KeySwitchingKey::switch_all`]).
 ///
 /// # Errors
 /// As [`bootstrap`]; all samples are unchanged then.
@@ -213,8 +184,10 @@ pub fn bootstrap_all<M: Modulus, A: Arithmetic<M>>(
         })
         .collect();
     bootstrapping.blind_rotate_all(&mut rotations, run)?;
-    for ((_, sample), extracted) in jobs.iter_mut().zip(extracted.chunks_exact(length)) {
-        key_switching.switch(extracted, sample, run.threads)?;
-    }
-    Ok(())
+    let mut switches: Vec<_> = jobs
+        .iter_mut()
+        .zip(extracted.chunks_exact(length))
+        .map(|((_, out), extracted)| Switch { extracted, out })
+        .collect();
+    key_switching.switch_all(&mut switches, run)
 }

@@ -2,8 +2,10 @@
 //!
 //! out = (0, b) - sum_i sum_j d_ij·KSK_ij, where d_ij are the signed digits of mask word a_i and KSK_ij encrypts
 //! s'_i·2^(32 - beta·(j+1)). The key's words are of the 32-bit torus for both moduli: LWE noise is 128 of their units at least, so
-//! that more bits would carry nothing, and the switch is bound by reading the key once, t·k·N·(n+1) words. The sum is made
-//! modulo 2^32 and brought to the ciphertext modulus at the end.
+//! that more bits would carry nothing, and the switch of one sample is bound by reading the key once, t·k·N·(n+1) words. Samples that are
+//! switched together share that reading. The sum is made modulo 2^32 and brought to the ciphertext modulus at the end.
+
+use std::ops::Range;
 
 use toroid_ring::multiversion;
 use toroid_ring::simd::SimdLevel;
@@ -12,7 +14,7 @@ use crate::TfheError;
 use crate::lwe::{self, check_words};
 use crate::memory::Buffer;
 use crate::modulus::{DigitField, Modulus, Torus32};
-use crate::parallel::{self, in_parallel};
+use crate::parallel::{self, Run, in_parallel};
 use crate::params::StageParams;
 
 /// A key-switching key: `[k·N][t]` LWE samples of n+1 words of the 32-bit torus.
@@ -116,6 +118,17 @@ const DIGITS_AT_ONCE: usize = 64;
 /// Rows that are added to a sum in one pass over it: all levels of an index at most sets.
 const ROWS_AT_ONCE: usize = 5;
 
+/// The most samples that share the reading of a key: their sums, some 4 KiB each, stay in the second level of cache.
+const SAMPLES_AT_ONCE: usize = 32;
+
+/// One sample to switch: see [`KeySwitchingKey::switch_all`].
+pub struct Switch<'a, M: Modulus> {
+    /// The sample of dimension k·N, k·N + 1 words.
+    pub extracted: &'a [M::Word],
+    /// Receives the sample of dimension n, n + 1 words.
+    pub out: &'a mut [M::Word],
+}
+
 multiversion! {
     /// The digits of `words` that `field` describes, modulo 2^32.
     fn cut<M: Modulus>(digits: &mut [u32], words: &[M::Word], field: DigitField) {
@@ -126,20 +139,22 @@ multiversion! {
 }
 
 multiversion! {
-    /// sum += sum_i sum_j d_ij·rows_ij, modulo 2^32, over some indices of a key of `levels` rows an index: digit d_ij is at
-    /// j·[`DIGITS_AT_ONCE`] + i.
-    fn accumulate(sum: &mut [u32], rows: &[u32], digits: &[u32], levels: usize) {
-        let words = sum.len();
+    /// sum += sum_i sum_j d_ij·rows_ij, modulo 2^32, of every sample, over some indices of a key of `levels` rows of `words` words an
+    /// index. A sample has `levels`·[`DIGITS_AT_ONCE`] digits: d_ij is at j·[`DIGITS_AT_ONCE`] + i.
+    fn accumulate(sums: &mut [u32], words: usize, rows: &[u32], digits: &[u32], levels: usize) {
         for (index, rows) in rows.chunks_exact(levels * words).enumerate() {
-            let groups = (0..levels).step_by(ROWS_AT_ONCE);
-            for (rows, level) in rows.chunks(ROWS_AT_ONCE * words).zip(groups) {
-                let d = |row: usize| digits[(level + row) * DIGITS_AT_ONCE + index];
-                match levels - level {
-                    1 => add_multiples(sum, rows, [d(0)]),
-                    2 => add_multiples(sum, rows, [d(0), d(1)]),
-                    3 => add_multiples(sum, rows, [d(0), d(1), d(2)]),
-                    4 => add_multiples(sum, rows, [d(0), d(1), d(2), d(3)]),
-                    _ => add_multiples(sum, rows, [d(0), d(1), d(2), d(3), d(4)]),
+            let of_samples = digits.chunks_exact(levels * DIGITS_AT_ONCE);
+            for (sum, digits) in sums.chunks_exact_mut(words).zip(of_samples) {
+                let groups = (0..levels).step_by(ROWS_AT_ONCE);
+                for (rows, level) in rows.chunks(ROWS_AT_ONCE * words).zip(groups) {
+                    let d = |row: usize| digits[(level + row) * DIGITS_AT_ONCE + index];
+                    match levels - level {
+                        1 => add_multiples(sum, rows, [d(0)]),
+                        2 => add_multiples(sum, rows, [d(0), d(1)]),
+                        3 => add_multiples(sum, rows, [d(0), d(1), d(2)]),
+                        4 => add_multiples(sum, rows, [d(0), d(1), d(2), d(3)]),
+                        _ => add_multiples(sum, rows, [d(0), d(1), d(2), d(3), d(4)]),
+                    }
                 }
             }
         }
@@ -187,53 +202,79 @@ impl<M: Modulus> KeySwitchingKey<M> {
         out: &mut [M::Word],
         threads: usize,
     ) -> Result<(), TfheError> {
-        let dimension = self.params.extracted_dimension();
-        check_words::<M>(
-            &self.params,
-            "an extracted sample",
-            extracted,
-            dimension + 1,
-        )?;
-        check_words::<M>(&self.params, "an LWE sample", out, self.params.lwe_words())?;
-        let (mask, body) = extracted.split_at(self.params.extracted_dimension());
-        let rows = self.words();
-        let words_per_index = self.params.key_switch.levels * self.params.lwe_words();
-        let share = mask.len().div_ceil(threads.max(1));
-        let mut sums = vec![Vec::new(); mask.len().div_ceil(share)];
-        let parts = mask
-            .chunks(share)
-            .zip(rows.chunks(share * words_per_index))
-            .zip(&mut sums);
-        in_parallel(threads, parts.collect(), |_, ((mask, rows), sum)| {
-            *sum = self.partial(mask, rows);
+        let sample = Switch { extracted, out };
+        self.switch_all(&mut [sample], Run::with_threads(threads))
+    }
+
+    /// Switches any number of samples on up to `run.threads` threads, each of which reads a part of the key once for many samples. The
+    /// results are those of [`Self::switch`].
+    ///
+    /// # Errors
+    /// [`TfheError::Cancelled`]; [`TfheError::Length`] for a slice of another length. No sample is written then.
+    pub fn switch_all(&self, samples: &mut [Switch<'_, M>], run: Run<'_>) -> Result<(), TfheError> {
+        let params = &self.params;
+        let dimension = params.extracted_dimension();
+        for Switch { extracted, out } in &*samples {
+            check_words::<M>(params, "an extracted sample", extracted, dimension + 1)?;
+            check_words::<M>(params, "an LWE sample", out, params.lwe_words())?;
+        }
+        let share = dimension.div_ceil(run.threads.max(1));
+        let shares = dimension.div_ceil(share);
+        let groups = samples.len().div_ceil(SAMPLES_AT_ONCE);
+        let mut partial = vec![Vec::new(); groups * shares];
+        in_parallel(run.threads, partial.iter_mut().collect(), |job, sums| {
+            let first = job / shares * SAMPLES_AT_ONCE;
+            let group = &samples[first..samples.len().min(first + SAMPLES_AT_ONCE)];
+            let begin = job % shares * share;
+            *sums = self.partial(group, begin..dimension.min(begin + share), run)?;
             Ok(())
         })?;
-        let mut total = vec![0; self.params.lwe_words()];
-        for sum in &sums {
-            lwe::add_assign::<Torus32>(&mut total, sum);
+        let of_groups = samples.chunks_mut(SAMPLES_AT_ONCE);
+        for (group, shares) in of_groups.zip(partial.chunks_exact_mut(shares)) {
+            let [total, others @ ..] = shares else {
+                continue;
+            };
+            for sums in others {
+                lwe::add_assign::<Torus32>(total, sums);
+            }
+            for (sample, sum) in group.iter_mut().zip(total.chunks_exact(params.lwe_words())) {
+                for (out, sum) in sample.out.iter_mut().zip(sum) {
+                    *out = M::from_torus32(sum.wrapping_neg());
+                }
+                let body = &mut sample.out[params.lwe_dimension];
+                *body = M::add(*body, sample.extracted[dimension]);
+            }
         }
-        for (out, sum) in out.iter_mut().zip(total) {
-            *out = M::from_torus32(sum.wrapping_neg());
-        }
-        let last = self.params.lwe_dimension;
-        out[last] = M::add(out[last], body[0]);
         Ok(())
     }
 
-    /// sum_i sum_j d_ij·KSK_ij over some of the indices.
-    fn partial(&self, mask: &[M::Word], rows: &[u32]) -> Vec<u32> {
+    /// sum_i sum_j d_ij·KSK_ij of each sample over some of the indices, one after the other.
+    fn partial(
+        &self,
+        samples: &[Switch<'_, M>],
+        indices: Range<usize>,
+        run: Run<'_>,
+    ) -> Result<Vec<u32>, TfheError> {
         let gadget = self.params.key_switch;
         let words = self.params.lwe_words();
-        let mut digits = vec![0; gadget.levels * DIGITS_AT_ONCE];
-        let mut sum = vec![0; words];
-        let blocks = rows.chunks(DIGITS_AT_ONCE * gadget.levels * words);
-        for (mask, rows) in mask.chunks(DIGITS_AT_ONCE).zip(blocks) {
-            for (level, digits) in digits.chunks_exact_mut(DIGITS_AT_ONCE).enumerate() {
-                let field = DigitField::new(M::KIND, gadget, level);
-                cut::<M>(self.simd, digits, mask, field);
+        let of_index = gadget.levels * words;
+        let digits_of_sample = gadget.levels * DIGITS_AT_ONCE;
+        let mut digits = vec![0; samples.len() * digits_of_sample];
+        let mut sums = vec![0; samples.len() * words];
+        for begin in indices.clone().step_by(DIGITS_AT_ONCE) {
+            run.check()?;
+            let block = begin..indices.end.min(begin + DIGITS_AT_ONCE);
+            let of_samples = digits.chunks_exact_mut(digits_of_sample);
+            for (sample, digits) in samples.iter().zip(of_samples) {
+                let mask = &sample.extracted[block.clone()];
+                for (level, digits) in digits.chunks_exact_mut(DIGITS_AT_ONCE).enumerate() {
+                    let field = DigitField::new(M::KIND, gadget, level);
+                    cut::<M>(self.simd, digits, mask, field);
+                }
             }
-            accumulate(self.simd, &mut sum, rows, &digits, gadget.levels);
+            let rows = &self.words()[block.start * of_index..block.end * of_index];
+            accumulate(self.simd, &mut sums, words, rows, &digits, gadget.levels);
         }
-        sum
+        Ok(sums)
     }
 }

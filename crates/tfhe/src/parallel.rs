@@ -12,8 +12,37 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
+use toroid_task::CancelToken;
 
 use crate::TfheError;
+
+/// The threads that bootstraps and key switches may use, and the token that stops them.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// Threads.
+    pub threads: usize,
+    /// They look at it every few milliseconds at least.
+    pub cancel: &'a CancelToken,
+}
+
+impl Run<'static> {
+    /// A run on that many threads that nobody stops.
+    #[must_use]
+    pub fn with_threads(threads: usize) -> Run<'static> {
+        static NEVER: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
+        Run {
+            threads,
+            cancel: &NEVER,
+        }
+    }
+}
+
+impl Run<'_> {
+    /// [`TfheError::Cancelled`] once someone asked to stop.
+    pub(crate) fn check(&self) -> Result<(), TfheError> {
+        self.cancel.check().map_err(|_| TfheError::Cancelled)
+    }
+}
 
 /// Longer than threads with cores of their own differ in what they need for equal work.
 pub(crate) const LATE: Duration = Duration::from_micros(500);

@@ -38,7 +38,7 @@ use crate::bootstrap::{BootstrappingKey, Rotation, Run};
 use crate::ggsw::GgswList;
 use crate::glwe;
 use crate::key_loader::expect_parts;
-use crate::key_switch::KeySwitchingKey;
+use crate::key_switch::{KeySwitchingKey, Switch};
 use crate::lwe::{self, check_words};
 use crate::modulus::Modulus;
 use crate::params::{ParamSet, WopbsParams};
@@ -235,16 +235,16 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             .iter()
             .flat_map(|function| (0..function.count()).map(|digit| function.table(digit)))
             .collect();
-        let mut read = self.look_up_all(bits, &tables, run)?;
+        let read = self.look_up_all(bits, &tables, run)?;
         drop(tables);
-        for digit in &mut read {
-            run.check()?;
-            let mut small = vec![M::Word::default(); self.stages.refresh.lwe_words()];
-            key_switching
-                .refresh
-                .switch(digit, &mut small, run.threads)?;
-            *digit = small;
-        }
+        let small_words = self.stages.refresh.lwe_words();
+        let mut small = vec![M::Word::default(); read.len() * small_words];
+        let mut switches: Vec<_> = read
+            .iter()
+            .zip(small.chunks_exact_mut(small_words))
+            .map(|(extracted, out)| Switch { extracted, out })
+            .collect();
+        key_switching.refresh.switch_all(&mut switches, run)?;
         let vectors: Vec<_> = functions
             .iter()
             .flat_map(|function| (0..function.count()).map(|digit| function.test_vector(digit)))
@@ -252,7 +252,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         let mut refreshed = vec![M::Word::default(); read.len() * self.params.lwe_words()];
         let mut rotations: Vec<_> = refreshed
             .chunks_exact_mut(self.params.lwe_words())
-            .zip(read.iter().zip(&vectors))
+            .zip(small.chunks_exact(small_words).zip(&vectors))
             .map(|(out, (sample, test_vector))| Rotation {
                 test_vector,
                 sample,

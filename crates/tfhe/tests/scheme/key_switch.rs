@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 use toroid_ring::simd::SimdLevel;
-use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader};
+use toroid_task::CancelToken;
+use toroid_tfhe::TfheError;
+use toroid_tfhe::bootstrap::Run;
+use toroid_tfhe::key_switch::{KeySwitchingKey, KeySwitchingKeyLoader, Switch};
 use toroid_tfhe::modulus::{DigitField, Goldilocks, Modulus, Torus32, Words};
 use toroid_tfhe::params::{Gadget, StageParams, TINY, TINY32};
 use toroid_tfhe::random::Csprng;
@@ -39,17 +42,49 @@ fn by_definition<M: Modulus>(key: &KeySwitchingKey<M>, extracted: &[M::Word]) ->
     out
 }
 
-fn switches_by_definition<M: Modulus>(params: &StageParams, seed: u8) {
+/// Some samples of uniform words.
+fn samples<M: Modulus>(params: &StageParams, count: usize, rng: &mut Csprng) -> Vec<Vec<M::Word>> {
+    let sample = |_| {
+        let mut words = vec![M::Word::default(); params.extracted_dimension() + 1];
+        rng.fill_uniform::<M>(&mut words);
+        words
+    };
+    (0..count).map(sample).collect()
+}
+
+fn switch_all<M: Modulus>(
+    key: &KeySwitchingKey<M>,
+    samples: &[Vec<M::Word>],
+    out: &mut [M::Word],
+    run: Run<'_>,
+) -> Result<(), TfheError> {
+    let mut switches: Vec<_> = samples
+        .iter()
+        .zip(out.chunks_exact_mut(key.params().lwe_words()))
+        .map(|(extracted, out)| Switch { extracted, out })
+        .collect();
+    key.switch_all(&mut switches, run)
+}
+
+fn switches_by_definition<M: Modulus>(params: &StageParams, count: usize, seed: u8) {
     for simd in SimdLevel::available() {
         let mut rng = Csprng::from_seed([seed; 32]);
         let key = key::<M>(params, simd, &mut rng);
-        let mut extracted = vec![M::Word::default(); params.extracted_dimension() + 1];
-        rng.fill_uniform::<M>(&mut extracted);
-        let expected = by_definition(&key, &extracted);
+        let samples = samples::<M>(params, count, &mut rng);
+        let expected: Vec<_> = samples
+            .iter()
+            .flat_map(|sample| by_definition(&key, sample))
+            .collect();
         for threads in 1..=3 {
-            let mut out = vec![M::Word::default(); params.lwe_words()];
-            key.switch(&extracted, &mut out, threads).unwrap();
+            let mut out = vec![M::Word::default(); expected.len()];
+            switch_all(&key, &samples, &mut out, Run::with_threads(threads)).unwrap();
             assert_eq!(out, expected, "{simd}, {threads} threads");
+            let alone = out.chunks_exact_mut(params.lwe_words());
+            for (sample, out) in samples.iter().zip(alone) {
+                out.fill(M::Word::default());
+                key.switch(sample, out, threads).unwrap();
+            }
+            assert_eq!(out, expected, "{simd}, {threads} threads, one by one");
         }
     }
 }
@@ -60,6 +95,8 @@ proptest! {
     #[test]
     fn a_switch_is_its_definition(
         seed: u8,
+        // More than share the reading of a key, too.
+        count in 0usize..70,
         levels in 1usize..8,
         lwe_dimension in 1usize..70,
         log2_degree in 1u32..8,
@@ -70,7 +107,28 @@ proptest! {
             key_switch: Gadget { levels, log2_base: 3 },
             ..params
         };
-        switches_by_definition::<Goldilocks>(&of(TINY.stage), seed);
-        switches_by_definition::<Torus32>(&of(TINY32.stage), seed);
+        switches_by_definition::<Goldilocks>(&of(TINY.stage), count, seed);
+        switches_by_definition::<Torus32>(&of(TINY32.stage), count, seed);
     }
+}
+
+#[test]
+fn a_switch_that_fails_writes_nothing() {
+    let params = &TINY32.stage;
+    let mut rng = Csprng::from_seed([5; 32]);
+    let key = key::<Torus32>(params, SimdLevel::best(), &mut rng);
+    let mut samples = samples::<Torus32>(params, 40, &mut rng);
+    let mut out = vec![7; 40 * params.lwe_words()];
+    let cancel = CancelToken::new();
+    cancel.cancel();
+    let stopped = Run {
+        threads: 2,
+        cancel: &cancel,
+    };
+    let result = switch_all(&key, &samples, &mut out, stopped);
+    assert!(matches!(result, Err(TfheError::Cancelled)));
+    samples[39].pop();
+    let result = switch_all(&key, &samples, &mut out, Run::with_threads(2));
+    assert!(matches!(result, Err(TfheError::Length { .. })));
+    assert!(out.iter().all(|word| *word == 7));
 }
