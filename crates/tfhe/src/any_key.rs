@@ -25,7 +25,7 @@ use crate::params::{ParamSet, StageParams};
 use crate::random::Csprng;
 use crate::seeded::KeyForm;
 use crate::with_modulus;
-use crate::wopbs::{WopbsKey, WopbsKeySwitchingKey};
+use crate::wopbs::{WideTask, WopbsKey, WopbsKeySwitchingKey};
 
 /// A loaded bootstrapping key; clones share it.
 #[derive(Clone)]
@@ -59,7 +59,6 @@ trait Bootstrap: Send + Sync {
     fn arithmetic(&self) -> ArithmeticKind;
     fn assumptions(&self) -> Assumptions;
     fn memory(&self) -> u64;
-    fn batches(&self) -> bool;
     fn threads(&self, functions: usize) -> usize;
     fn bootstrap(
         &self,
@@ -97,10 +96,6 @@ impl<M: Modulus, A: Arithmetic<M>> Bootstrap for Programmable<M, A> {
 
     fn memory(&self) -> u64 {
         self.key.memory()
-    }
-
-    fn batches(&self) -> bool {
-        true
     }
 
     fn threads(&self, functions: usize) -> usize {
@@ -160,15 +155,11 @@ impl<M: Modulus, A: Arithmetic<M>> Bootstrap for WopbsKey<M, A> {
         self.memory()
     }
 
-    fn batches(&self) -> bool {
-        false
-    }
-
     fn threads(&self, _: usize) -> usize {
         WOPBS_THREADS
     }
 
-    /// The functions of one sample share its bits.
+    /// The functions of one sample share its bits, and all tasks stream the keys together.
     fn bootstrap(
         &self,
         key_switching: &AnyKeySwitchingKey,
@@ -177,22 +168,35 @@ impl<M: Modulus, A: Arithmetic<M>> Bootstrap for WopbsKey<M, A> {
         run: Run<'_>,
     ) -> Result<(), TfheError> {
         let key_switching = key_switching.get::<WopbsKeySwitchingKey<M>>(self.params())?;
-        let threads = run.threads.min(WOPBS_THREADS);
+        let threads = run.threads.min(WOPBS_THREADS * tasks.len());
         let run = Run { threads, ..run };
-        let mut results = results.chunks_exact_mut(self.params().lwe_bytes());
+        let mut samples = Vec::with_capacity(tasks.len());
+        let mut test_vectors = Vec::with_capacity(tasks.len());
         for task in tasks {
-            let sample = sample_words::<M>(self.params(), task)?;
-            let functions = task
+            samples.push(sample_words::<M>(self.params(), task)?);
+            let words = task
                 .test_vectors
                 .iter()
-                .map(|test_vector| test_vector_words::<M>(self.params(), test_vector))
-                .collect::<Result<Vec<_>, _>>()?;
-            let functions: Vec<&[M::Word]> = functions.iter().map(|words| &**words).collect();
-            let bits = task.input_bits;
-            let samples = WopbsKey::bootstrap(self, key_switching, &functions, bits, &sample, run)?;
-            for (sample, result) in samples.iter().zip(results.by_ref()) {
-                result.copy_from_slice(bytemuck::cast_slice(sample));
-            }
+                .map(|test_vector| test_vector_words::<M>(self.params(), test_vector));
+            test_vectors.push(words.collect::<Result<Vec<_>, _>>()?);
+        }
+        let slices: Vec<Vec<&[M::Word]>> = test_vectors
+            .iter()
+            .map(|words| words.iter().map(|words| &**words).collect())
+            .collect();
+        let tasks: Vec<_> = tasks
+            .iter()
+            .zip(samples.iter().zip(&slices))
+            .map(|(task, (sample, test_vectors))| WideTask {
+                test_vectors,
+                input_bits: task.input_bits,
+                sample,
+            })
+            .collect();
+        let found = self.bootstrap_all(key_switching, &tasks, run)?;
+        let results = results.chunks_exact_mut(self.params().lwe_bytes());
+        for (sample, result) in found.iter().zip(results) {
+            result.copy_from_slice(bytemuck::cast_slice(sample));
         }
         Ok(())
     }
@@ -255,12 +259,6 @@ impl AnyBootstrappingKey {
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.0.memory()
-    }
-
-    /// Whether tasks stream the key together, which makes several of them cheaper than one by one.
-    #[must_use]
-    pub fn batches(&self) -> bool {
-        self.0.batches()
     }
 
     /// The most threads that speed up a task of this many functions.

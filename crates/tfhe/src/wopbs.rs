@@ -41,6 +41,7 @@ use crate::key_loader::expect_parts;
 use crate::key_switch::{KeySwitchingKey, Switch};
 use crate::lwe::{self, check_words};
 use crate::modulus::Modulus;
+use crate::parallel::in_parallel;
 use crate::params::{ParamSet, WopbsParams};
 
 use ring_switch::RingSwitchKey;
@@ -51,6 +52,21 @@ pub use plan::Plan;
 /// How many functions of a sample are worked on at a time. At `message16` the tables of one function's digits take 2.5 MiB,
 /// and functions share nothing but the bits and the streaming of the key that refreshes digits.
 const FUNCTIONS_AT_A_TIME: usize = 8;
+
+/// How many samples have their bits extracted side by side, so that they share the streaming of the keys. At `message16` the bits of one
+/// take 3.5 MB.
+const SAMPLES_AT_A_TIME: usize = 8;
+
+/// Wide functions of one sample: see [`WopbsKey::bootstrap_all`].
+#[derive(Clone, Copy, Debug)]
+pub struct WideTask<'a, M: Modulus> {
+    /// Tables of 2^p words ([`glwe::test_vector`]), one for each function.
+    pub test_vectors: &'a [&'a [M::Word]],
+    /// Bits of the message, 1 to p.
+    pub input_bits: u32,
+    /// The sample, k·N + 1 words.
+    pub sample: &'a [M::Word],
+}
 
 /// The bootstrapping key of wide functions, loaded for one [`Arithmetic`].
 pub struct WopbsKey<M: Modulus, A: Arithmetic<M>> {
@@ -83,6 +99,9 @@ pub struct Bits<'a, M: Modulus, A: Arithmetic<M>> {
     /// The first b are the bits'; spare memory may have room for more. `None` only during the drop.
     samples: Option<GgswList<M, A>>,
 }
+
+/// Something that is applied to the message of some bits: a test vector or a table.
+type OfBits<'a, M, A, T> = (&'a Bits<'a, M, A>, T);
 
 impl<M: Modulus, A: Arithmetic<M>> Bits<'_, M, A> {
     /// b, the number of bits.
@@ -203,39 +222,65 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         sample: &[M::Word],
         run: Run<'_>,
     ) -> Result<Vec<Vec<M::Word>>, TfheError> {
-        for test_vector in test_vectors {
-            check_words::<M>(
-                &self.params,
-                "a test vector",
-                test_vector,
-                self.params.test_vector_words(),
-            )?;
+        let task = WideTask {
+            test_vectors,
+            input_bits,
+            sample,
+        };
+        self.bootstrap_all(key_switching, &[task], run)
+    }
+
+    /// [`Self::bootstrap`] of any number of samples, some of which at a time stream the keys together: the results of each task, one task after
+    /// the other.
+    ///
+    /// # Errors
+    /// As [`Self::bootstrap`].
+    pub fn bootstrap_all(
+        &self,
+        key_switching: &WopbsKeySwitchingKey<M>,
+        tasks: &[WideTask<'_, M>],
+        run: Run<'_>,
+    ) -> Result<Vec<Vec<M::Word>>, TfheError> {
+        let words = self.params.test_vector_words();
+        for test_vector in tasks.iter().flat_map(|task| task.test_vectors) {
+            check_words::<M>(&self.params, "a test vector", test_vector, words)?;
         }
-        let bits = self.extract_bits(key_switching, input_bits, sample, run)?;
-        let mut results = Vec::with_capacity(test_vectors.len());
-        for test_vectors in test_vectors.chunks(FUNCTIONS_AT_A_TIME) {
-            results.extend(self.apply(key_switching, test_vectors, &bits, run)?);
+        let mut results = Vec::new();
+        let groups = tasks.chunk_by(|a, b| a.input_bits == b.input_bits);
+        for tasks in groups.flat_map(|tasks| tasks.chunks(SAMPLES_AT_A_TIME)) {
+            let samples: Vec<&[M::Word]> = tasks.iter().map(|task| task.sample).collect();
+            let bits = self.extract_all(key_switching, tasks[0].input_bits, &samples, run)?;
+            let of_tasks = tasks.iter().zip(&bits);
+            let functions: Vec<_> = of_tasks
+                .flat_map(|(task, bits)| task.test_vectors.iter().map(move |tv| (bits, *tv)))
+                .collect();
+            for functions in functions.chunks(FUNCTIONS_AT_A_TIME) {
+                results.extend(self.apply(key_switching, functions, run)?);
+            }
         }
         Ok(results)
     }
 
-    /// The functions of test vectors, whose lengths are right, of the message of these bits.
+    /// Functions, by test vectors whose lengths are right, each of the message of some bits.
     fn apply(
         &self,
         key_switching: &WopbsKeySwitchingKey<M>,
-        test_vectors: &[&[M::Word]],
-        bits: &Bits<'_, M, A>,
+        functions: &[OfBits<'_, M, A, &[M::Word]>],
         run: Run<'_>,
     ) -> Result<Vec<Vec<M::Word>>, TfheError> {
-        let functions: Vec<Digits<M>> = test_vectors
+        let bits: Vec<_> = functions.iter().map(|(bits, _)| *bits).collect();
+        let functions: Vec<Digits<M>> = functions
             .iter()
-            .map(|test_vector| self.plan.function(test_vector, bits.count()))
+            .map(|(bits, test_vector)| self.plan.function(test_vector, bits.count()))
             .collect();
         let tables: Vec<_> = functions
             .iter()
-            .flat_map(|function| (0..function.count()).map(|digit| function.table(digit)))
+            .zip(bits)
+            .flat_map(|(function, bits)| {
+                (0..function.count()).map(move |digit| (bits, function.table(digit)))
+            })
             .collect();
-        let read = self.look_up_all(bits, &tables, run)?;
+        let read = self.look_up_all(&tables, run)?;
         drop(tables);
         let small_words = self.stages.refresh.lwe_words();
         let mut small = vec![M::Word::default(); read.len() * small_words];
@@ -284,19 +329,42 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         sample: &[M::Word],
         run: Run<'_>,
     ) -> Result<Bits<'_, M, A>, TfheError> {
-        let mut samples = self.room_for_bits(key_switching, count, sample)?;
+        let mut bits = self.extract_all(key_switching, count, &[sample], run)?;
+        Ok(bits.swap_remove(0))
+    }
+
+    /// [`Self::extract_bits`] of several samples, which stream the keys together.
+    fn extract_all(
+        &self,
+        key_switching: &WopbsKeySwitchingKey<M>,
+        count: u32,
+        samples: &[&[M::Word]],
+        run: Run<'_>,
+    ) -> Result<Vec<Bits<'_, M, A>>, TfheError> {
+        let mut lists = samples
+            .iter()
+            .map(|sample| self.room_for_bits(key_switching, count, sample))
+            .collect::<Result<Vec<_>, _>>()?;
         let ggsw_words = self.stages.circuit.ggsw_rows() * self.params.glwe_words();
-        let mut rows = vec![M::Word::default(); ggsw_words];
-        self.for_each_bit(key_switching, count, sample, run, |bit, acc| {
-            self.circuit_bootstrap(acc, &mut rows, run.threads)?;
-            samples.load_sample(bit, &rows);
-            Ok(())
+        let mut rows = vec![M::Word::default(); samples.len() * ggsw_words];
+        let threads = run.threads.div_ceil(samples.len().max(1));
+        self.for_each_bit(key_switching, count, samples, run, |bit, accs| {
+            let jobs = accs
+                .chunks_exact(self.params.glwe_words())
+                .zip(rows.chunks_exact_mut(ggsw_words))
+                .zip(&mut lists);
+            in_parallel(run.threads, jobs.collect(), |_, ((acc, rows), list)| {
+                self.circuit_bootstrap(acc, rows, threads)?;
+                list.load_sample(bit, rows);
+                Ok(())
+            })
         })?;
-        Ok(Bits {
+        let bits = lists.into_iter().map(|samples| Bits {
             key: self,
             count,
             samples: Some(samples),
-        })
+        });
+        Ok(bits.collect())
     }
 
     /// Memory for the GGSW samples of at least `count` bits of `sample`, if the set has that many, and the sample and the key that
@@ -338,44 +406,59 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             )
     }
 
-    /// Takes the `count` bits off a sample, from the lowest up, and hands each to `take` as what its blind rotation left.
+    /// Takes the `count` bits off each of some samples, from the lowest up, and hands each bit to `take` as what the blind rotations left: (k+1)·N
+    /// words of every sample.
     fn for_each_bit(
         &self,
         key_switching: &WopbsKeySwitchingKey<M>,
         count: u32,
-        sample: &[M::Word],
+        samples: &[&[M::Word]],
         run: Run<'_>,
         mut take: impl FnMut(usize, &[WordOf<M, A>]) -> Result<(), TfheError>,
     ) -> Result<(), TfheError> {
         let levels = self.stages.circuit.gadget.levels;
-        let mut rest = sample.to_vec();
-        let mut shifted = sample.to_vec();
-        let mut small = vec![M::Word::default(); self.stages.extract.lwe_words()];
-        let mut value = vec![M::Word::default(); self.params.lwe_words()];
-        let mut acc = vec![WordOf::<M, A>::default(); self.params.glwe_words()];
+        let words = self.params.lwe_words();
+        let small_words = self.stages.extract.lwe_words();
+        let acc_words = self.params.glwe_words();
+        let mut rest = samples.concat();
+        let mut shifted = rest.clone();
+        let mut small = vec![M::Word::default(); samples.len() * small_words];
+        let mut value = vec![M::Word::default(); words];
+        let mut accs = vec![WordOf::<M, A>::default(); samples.len() * acc_words];
         for bit in 0..count {
             let place = self.plan.place(count, bit);
             shifted.copy_from_slice(&rest);
             lwe::mul_assign::<M>(&mut shifted, 1 << self.plan.shift(count, bit));
-            key_switching
-                .extract
-                .switch(&shifted, &mut small, run.threads)?;
-            let body = &mut small[self.stages.extract.lwe_dimension];
-            *body = M::add(*body, self.plan.quarter());
-            let rotation = BlindRotation::new(
-                self.extract.params(),
-                &self.plan.slots(place),
-                &small,
-                self.stages.log2_slots(),
-                &mut acc,
-            );
-            self.extract.samples.rotate_all(&mut [rotation], run)?;
-            take(bit as usize, &acc)?;
-            glwe::sample_extract::<A::Words, _>(&self.params, &acc, levels, &mut value, A::leave);
-            // ±u stands for 0 or 1 times 2u.
-            lwe::add_assign::<M>(&mut rest, &value);
-            let body = &mut rest[self.params.lwe_dimension];
-            *body = M::sub(*body, place);
+            let mut switches: Vec<_> = shifted
+                .chunks_exact(words)
+                .zip(small.chunks_exact_mut(small_words))
+                .map(|(extracted, out)| Switch { extracted, out })
+                .collect();
+            key_switching.extract.switch_all(&mut switches, run)?;
+            let slots = self.plan.slots(place);
+            let mut rotations: Vec<_> = small
+                .chunks_exact_mut(small_words)
+                .zip(accs.chunks_exact_mut(acc_words))
+                .map(|(small, acc)| {
+                    let body = &mut small[self.stages.extract.lwe_dimension];
+                    *body = M::add(*body, self.plan.quarter());
+                    let log2_slots = self.stages.log2_slots();
+                    BlindRotation::new(self.extract.params(), &slots, small, log2_slots, acc)
+                })
+                .collect();
+            self.extract.samples.rotate_all(&mut rotations, run)?;
+            take(bit as usize, &accs)?;
+            for (rest, acc) in rest
+                .chunks_exact_mut(words)
+                .zip(accs.chunks_exact(acc_words))
+            {
+                let out = &mut value;
+                glwe::sample_extract::<A::Words, _>(&self.params, acc, levels, out, A::leave);
+                // ±u stands for 0 or 1 times 2u.
+                lwe::add_assign::<M>(rest, &value);
+                let body = &mut rest[self.params.lwe_dimension];
+                *body = M::sub(*body, place);
+            }
         }
         Ok(())
     }

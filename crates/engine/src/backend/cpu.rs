@@ -141,11 +141,7 @@ impl Work for Bootstraps<'_> {
     }
 
     fn most(&self) -> usize {
-        if self.bootstrapping.batches() {
-            MAX_PASS
-        } else {
-            1
-        }
+        MAX_PASS
     }
 
     fn cost(&self, task: &BootstrapTask<'_>) -> u64 {
@@ -249,9 +245,8 @@ impl Backend for CpuBackend {
     }
 
     /// Several slices for each core: where one slice ends late, other cores go on with the next.
-    fn batch_hint(&self, params: &ParamSet) -> usize {
-        let tasks_in_a_slice = if params.is_wide() { 1 } else { MAX_PASS };
-        SLICES_PER_CORE * tasks_in_a_slice * self.scheduler.slots()
+    fn batch_hint(&self, _: &ParamSet) -> usize {
+        SLICES_PER_CORE * MAX_PASS * self.scheduler.slots()
     }
 
     fn packs(&self, params: &ParamSet) -> bool {

@@ -38,7 +38,7 @@ pub(super) struct Call<'a> {
     pub(super) cost: u64,
     /// Most slots that speed up the call.
     pub(super) slots: usize,
-    /// The most bootstraps of a pass that it does together with others; 1 if it can join none.
+    /// The most bootstraps of a pass that it does together with others. One that has as many itself joins none.
     pub(super) most: usize,
 }
 
@@ -308,16 +308,18 @@ impl Scheduler {
             drop(state);
             return self.lead(call, results, (slots, Vec::new()), work);
         }
+        let bootstraps = bootstraps(call.tasks);
         let waiting = Arc::new(Waiting {
             tenant: call.tenant,
             cancel: call.cancel.clone(),
             keys: call.keys,
-            bootstraps: bootstraps(call.tasks),
+            bootstraps,
             result_bytes: results.len(),
             cost: call.cost,
             slots: call.slots,
             most: call.most,
-            tasks: (call.most > 1).then(|| call.tasks.iter().map(OwnedTask::from).collect()),
+            tasks: (bootstraps.max(1) < call.most)
+                .then(|| call.tasks.iter().map(OwnedTask::from).collect()),
             turn: Mutex::new(Turn::Waiting),
             changed: Condvar::new(),
         });

@@ -10,7 +10,7 @@ use crate::lwe::check_words;
 use crate::modulus::{Modulus, Words};
 use crate::parallel::in_parallel;
 
-use super::{Bits, WopbsKey};
+use super::{Bits, OfBits, WopbsKey};
 
 impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
     /// Vertical packing: the entry of a table of 2^b words that b bits point at, as a sample of dimension k·N.
@@ -44,18 +44,23 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         Ok(out)
     }
 
+    /// [`Self::look_up`] of several tables, each by some bits.
     pub(super) fn look_up_all(
         &self,
-        bits: &Bits<'_, M, A>,
-        tables: &[Vec<M::Word>],
+        tables: &[OfBits<'_, M, A, Vec<M::Word>>],
         run: Run<'_>,
     ) -> Result<Vec<Vec<M::Word>>, TfheError> {
         let mut out = vec![Vec::new(); tables.len()];
         let jobs = tables.iter().zip(&mut out).collect();
-        in_parallel(run.threads, jobs, |_, (table, out): (_, &mut Vec<_>)| {
-            *out = self.look_up(bits, table, run)?;
-            Ok(())
-        })?;
+        in_parallel(
+            run.threads,
+            jobs,
+            |_, (table, out): (&(_, Vec<_>), &mut Vec<_>)| {
+                let (bits, table) = table;
+                *out = self.look_up(bits, table, run)?;
+                Ok(())
+            },
+        )?;
         Ok(out)
     }
 

@@ -131,7 +131,7 @@ impl<'a, M: Modulus, A: Arithmetic<M>> Measurement<'a, M, A> {
         let levels = key.stages.circuit.gadget.levels;
         let n = params.ring_degree;
         let mut accumulators = Vec::new();
-        key.for_each_bit(self.switching, self.bits, &sample, run, |_, acc| {
+        key.for_each_bit(self.switching, self.bits, &[&sample], run, |_, acc| {
             accumulators.push(acc.to_vec());
             Ok(())
         })?;

@@ -249,7 +249,7 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
         let words = self.params.lwe_words();
         let mut values = vec![M::Word::default(); count as usize * levels * words];
         let mut of_bits = values.chunks_exact_mut(levels * words);
-        self.for_each_bit(key_switching, count, sample, run, |_, acc| {
+        self.for_each_bit(key_switching, count, &[sample], run, |_, acc| {
             let of_bit = of_bits.next().into_iter();
             let of_levels = of_bit.flat_map(|values| values.chunks_exact_mut(words));
             for (level, value) in of_levels.enumerate() {

@@ -20,7 +20,7 @@ use toroid_tfhe::random::Csprng;
 use toroid_tfhe::seeded::KeyForm;
 use toroid_tfhe::wopbs::measure::Measurement;
 use toroid_tfhe::wopbs::noise::{log2_failure, stages};
-use toroid_tfhe::wopbs::{WopbsKey, WopbsKeySwitchingKey};
+use toroid_tfhe::wopbs::{WideTask, WopbsKey, WopbsKeySwitchingKey};
 
 /// A run that nobody stops.
 fn alone() -> Run<'static> {
@@ -140,6 +140,57 @@ fn the_exact_path_is_the_oracles() {
         ),
     ];
     assert_eq!(a.unwrap(), b.unwrap());
+}
+
+/// More tasks than go together, of several widths and numbers of functions.
+fn tasks_together<A: Arithmetic<Goldilocks>>(threads: &[usize]) {
+    let params = &TINY_WOPBS;
+    let keys = keys::<A>(params, 11);
+    let mut rng = Csprng::from_seed([12; 32]);
+    let tables = [(); 3].map(|()| random_table(params, &mut rng).1);
+    let tables = tables.each_ref().map(Vec::as_slice);
+    let p = params.message_bits;
+    let widths = [p, p, p, 3, 3, 1, p, p, p, p, p, p, p, p, p, p, 2];
+    let samples: Vec<_> = widths
+        .iter()
+        .map(|bits| {
+            let encoding = Encoding::new(*bits, false).unwrap();
+            words(&keys.client.encrypt_sample(1, encoding, &mut rng).unwrap())
+        })
+        .collect();
+    let tasks: Vec<_> = samples
+        .iter()
+        .zip(widths)
+        .enumerate()
+        .map(|(index, (sample, input_bits))| WideTask {
+            test_vectors: &tables[..index % 4],
+            input_bits,
+            sample,
+        })
+        .collect();
+    let expected: Vec<_> = tasks
+        .iter()
+        .flat_map(|task| {
+            let (tables, bits) = (task.test_vectors, task.input_bits);
+            keys.key
+                .bootstrap(&keys.switching, tables, bits, task.sample, alone())
+                .unwrap()
+        })
+        .collect();
+    for threads in threads {
+        let run = Run::with_threads(*threads);
+        let together = keys.key.bootstrap_all(&keys.switching, &tasks, run);
+        assert!(together.unwrap() == expected, "{threads} threads");
+    }
+    let none = keys.key.bootstrap_all(&keys.switching, &[], alone());
+    assert!(none.unwrap().is_empty());
+}
+
+#[test]
+fn tasks_together_give_what_each_gives_alone() {
+    tasks_together::<Ntt>(&[1, 2, 5]);
+    // More threads sum up in another order.
+    tasks_together::<Fft>(&[1]);
 }
 
 /// Keys written in a form, and loaded from it in pieces.
