@@ -14,13 +14,13 @@
 //! [`settle`]: Field::settle
 
 use super::kernel::{Field, Finish, Start, Twiddle, VECTORS, Vector, WordOf};
-use super::tables::Modulus;
+use super::tables::{Growth, Modulus};
 
 /// 1.5·2^52: the double in whose binade the unit is 1, up and down by 2^51.
 pub(super) const ROUND: f64 = 6_755_399_441_055_744.0;
 
 /// The largest element that may be multiplied.
-pub(super) const LIMIT: f64 = 4_503_599_627_370_496.0;
+const LIMIT: f64 = 4_503_599_627_370_496.0;
 
 /// Lanes of f64; as [`Vector`], of their bits.
 pub trait Doubles: Vector<Word = u64> {
@@ -53,6 +53,16 @@ pub trait Doubles: Vector<Word = u64> {
 pub(super) fn twiddle(w: u64, q: u64) -> [u64; 2] {
     let centered = centered(w, q);
     [centered.to_bits(), (centered / q as f64).to_bits()]
+}
+
+/// How elements grow: products are within (1/2 + |x|/2^55)·q.
+pub(super) fn growth(q: u64) -> Growth {
+    Growth {
+        bound: 1.0,
+        limit: LIMIT / q as f64,
+        settled: 0.5 + 1e-6,
+        product: [0.5, 0.125],
+    }
 }
 
 /// The representative of `w` nearest to zero.

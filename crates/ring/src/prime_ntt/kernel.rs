@@ -54,12 +54,22 @@ pub trait Field: Copy {
     /// # Safety
     /// The processor must have the instruction set of [`Field::Vector`].
     unsafe fn new(modulus: &Modulus<<Self::Vector as Vector>::Word>) -> Self;
-    /// Words as the caller has them to the working form.
+    /// Canonical words to the working form.
     fn enter(self, words: Self::Vector) -> Self::Vector;
+    /// What the forward transform starts from to the working form: canonical words, and for primes below 2^50 any signed words between -q and q.
+    #[inline(always)]
+    fn enter_signed(self, words: Self::Vector) -> Self::Vector {
+        self.enter(words)
+    }
     /// The working form to canonical words.
     fn leave(self, x: Self::Vector) -> Self::Vector;
-    /// The working form nearest to zero, where butterflies do not keep the working form within its range.
+    /// The smallest working form, where butterflies do not keep the working form within its range.
     fn settle(self, x: Self::Vector) -> Self::Vector;
+    /// The sum of two settled elements, as the inverse transform's passes leave it.
+    #[inline(always)]
+    fn settle_sum(self, x: Self::Vector) -> Self::Vector {
+        x
+    }
     /// `(x + w·y, x - w·y)`
     fn butterfly(
         self,
@@ -74,6 +84,35 @@ pub trait Field: Copy {
         y: Self::Vector,
         w: Twiddle<Self::Vector>,
     ) -> (Self::Vector, Self::Vector);
+    /// The last step of a leaf: blocks of eight elements, one in each lane, down to single ones. `w` are the twiddles of the step, `roots` those of the
+    /// first three nodes, as [`Tables`] has them.
+    ///
+    /// # Safety
+    /// `w` and `roots` point to what tables for this field have there.
+    #[inline(always)]
+    unsafe fn divide_blocks<const SETTLE: bool>(
+        self,
+        x: [Self::Vector; 8],
+        w: *const WordOf<Self>,
+        roots: *const WordOf<Self>,
+    ) -> [Self::Vector; 8] {
+        let _ = roots;
+        x.divide::<SETTLE>(self, PerLane(w))
+    }
+    /// Undoes [`Field::divide_blocks`], but for a factor.
+    ///
+    /// # Safety
+    /// As for [`Field::divide_blocks`].
+    #[inline(always)]
+    unsafe fn unite_blocks(
+        self,
+        y: [Self::Vector; 8],
+        w: *const WordOf<Self>,
+        roots: *const WordOf<Self>,
+    ) -> [Self::Vector; 8] {
+        let _ = roots;
+        y.unite::<false>(self, PerLane(w))
+    }
     /// The canonical product of canonical words.
     fn mul(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// The canonical product of a twiddle and canonical words.
@@ -215,7 +254,16 @@ impl<F: Field> Radix<F> for [F::Vector; 8] {
         if LAST {
             [x0, x1, x2, x3, x4, x5, x6, x7]
         } else {
-            [x0, f.settle(x1), f.settle(x2), f.settle(x3), x4, x5, x6, x7]
+            [
+                f.settle_sum(x0),
+                f.settle(x1),
+                f.settle(x2),
+                f.settle(x3),
+                x4,
+                x5,
+                x6,
+                x7,
+            ]
         }
     }
 }
@@ -242,7 +290,7 @@ unsafe fn divide_columns<F: Field, const R: usize, const FIRST: bool, const SETT
             for (r, x) in x.iter_mut().enumerate() {
                 *x = F::Vector::load(a.add(r * step));
                 if FIRST {
-                    *x = f.enter(*x);
+                    *x = f.enter_signed(*x);
                 }
             }
             for (r, y) in x.divide::<SETTLE>(f, w).into_iter().enumerate() {
@@ -358,12 +406,13 @@ fn unite_across<F: Field>(f: F, y: [F::Vector; 8], w: Splat<WordOf<F>>) -> [F::V
 /// columns, as [`Vector::transpose`] makes them. `FIRST` and `SECOND` say which steps settle.
 ///
 /// # Safety
-/// `a` points to the elements in working form, `w` to the twiddles of the leaf.
+/// `a` points to the elements in working form, `w` to the twiddles of the leaf, `roots` to those of the first nodes.
 #[inline(always)]
 unsafe fn divide_leaf<F: Field, const FIRST: bool, const SECOND: bool>(
     f: F,
     a: *const WordOf<F>,
     w: *const WordOf<F>,
+    roots: *const WordOf<F>,
 ) -> [F::Vector; 8] {
     // SAFETY: the caller's promise.
     unsafe {
@@ -381,7 +430,7 @@ unsafe fn divide_leaf<F: Field, const FIRST: bool, const SECOND: bool>(
             }
             w = w.add(VECTORS * F::Vector::LANES);
         }
-        F::Vector::transpose(x).divide::<SECOND>(f, PerLane(w))
+        f.divide_blocks::<SECOND>(F::Vector::transpose(x), w, roots)
     }
 }
 
@@ -407,12 +456,13 @@ unsafe fn store_leaf<F: Field>(f: F, a: *mut WordOf<F>, mut columns: [F::Vector;
 /// Undoes [`divide_leaf`] (but for a factor) from columns in working form to `8·LANES` elements at `a`.
 ///
 /// # Safety
-/// `8·LANES` words must be writable at `a`; `w` points to the twiddles of the leaf.
+/// `8·LANES` words must be writable at `a`; `w` points to the twiddles of the leaf, `roots` to those of the first nodes.
 #[inline(always)]
 unsafe fn unite_leaf<F: Field>(
     f: F,
     a: *mut WordOf<F>,
     w: *const WordOf<F>,
+    roots: *const WordOf<F>,
     columns: [F::Vector; 8],
 ) {
     // SAFETY: the caller's promise.
@@ -422,7 +472,7 @@ unsafe fn unite_leaf<F: Field>(
         if F::Vector::LANES > 8 {
             last = last.add(VECTORS * F::Vector::LANES);
         }
-        let mut x = F::Vector::transpose_back(columns.unite::<false>(f, PerLane(last)));
+        let mut x = F::Vector::transpose_back(f.unite_blocks(columns, last, roots));
         if F::Vector::LANES > 8 {
             for (i, pair) in x.chunks_exact_mut(2).enumerate() {
                 let twiddle = Twiddles::<F>::get(PerLane(pairs), i);
@@ -506,6 +556,7 @@ pub(super) unsafe fn forward<F: Field>(
     // SAFETY: the caller's promise; passes and twiddles are those of N elements.
     unsafe {
         let f = F::new(modulus);
+        let roots = twiddles.add(tables.roots);
         divide_node::<F, true, false>(f, first, a, Splat(twiddles.add(first.twiddles)));
         for (number, start) in (0..tables.degree).step_by(leaf).enumerate() {
             for pass in rest {
@@ -522,10 +573,12 @@ pub(super) unsafe fn forward<F: Field>(
             let w = twiddles.add(tables.leaves + tables.leaf_words * number);
             let at = a.add(start);
             let columns = match tables.settle_leaves {
-                _ if !F::SETTLES => divide_leaf::<F, false, false>(f, at, w),
-                [false, false] if !finish.settled() => divide_leaf::<F, false, false>(f, at, w),
-                [false, _] => divide_leaf::<F, false, true>(f, at, w),
-                [true, _] => divide_leaf::<F, true, true>(f, at, w),
+                _ if !F::SETTLES => divide_leaf::<F, false, false>(f, at, w, roots),
+                [false, false] if !finish.settled() => {
+                    divide_leaf::<F, false, false>(f, at, w, roots)
+                }
+                [false, _] => divide_leaf::<F, false, true>(f, at, w, roots),
+                [true, _] => divide_leaf::<F, true, true>(f, at, w, roots),
             };
             finish.finish(f, a, start, columns);
         }
@@ -564,9 +617,10 @@ pub(super) unsafe fn inverse<F: Field>(
     // SAFETY: the caller's promise; passes and twiddles are those of N elements.
     unsafe {
         let f = F::new(modulus);
+        let roots = twiddles.add(tables.roots);
         for (number, at) in (0..tables.degree).step_by(leaf).enumerate() {
             let w = twiddles.add(tables.leaves + tables.leaf_words * number);
-            unite_leaf(f, a.add(at), w, start.start(f, a, at));
+            unite_leaf(f, a.add(at), w, roots, start.start(f, a, at));
             let end = at + leaf;
             for pass in rest.iter().rev() {
                 if end.is_multiple_of(pass.size) {

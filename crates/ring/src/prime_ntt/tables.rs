@@ -55,6 +55,8 @@ pub struct Pass {
 pub struct Tables<W> {
     pub(super) degree: usize,
     pub(super) passes: Vec<Pass>,
+    /// Where the twiddles of the first three nodes are, three pairs of words.
+    pub(super) roots: usize,
     /// Where the twiddles of the leaves start, and how many words each leaf has.
     pub(super) leaves: usize,
     pub(super) leaf_words: usize,
@@ -68,10 +70,32 @@ pub struct Tables<W> {
 pub struct Layout<W> {
     pub(super) lanes: usize,
     pub(super) block_of_lane: fn(usize) -> usize,
-    /// A number below q as a twiddle.
+    pub(super) forms: Forms<W>,
+}
+
+/// The forms in which an arithmetic wants numbers below q, given the number and q.
+pub struct Forms<W> {
+    /// A twiddle of the transforms.
     pub(super) twiddle: fn(u64, u64) -> [W; 2],
-    /// The largest element that may be multiplied, in units of q; infinite where butterflies keep to their range.
-    pub(super) limit: f64,
+    /// Where the last step of a leaf makes do with three twiddles for each block of eight elements, the first ones of its levels: the only word of
+    /// such a twiddle.
+    pub(super) compact: Option<fn(u64, u64) -> W>,
+    /// A factor of words.
+    pub(super) factor: fn(u64, u64) -> [W; 2],
+    /// How elements grow in the forward transform.
+    pub(super) growth: Growth,
+}
+
+impl<W> Forms<W> {
+    /// One form for all numbers.
+    pub(super) fn uniform(form: fn(u64, u64) -> [W; 2], growth: Growth) -> Self {
+        Forms {
+            twiddle: form,
+            compact: None,
+            factor: form,
+            growth,
+        }
+    }
 }
 
 impl<W: Word> Tables<W> {
@@ -93,10 +117,10 @@ impl<W: Word> Tables<W> {
             };
             let twiddles = (1..radix).map(index);
             twiddles
-                .flat_map(|at| (layout.twiddle)(roots[at], q))
+                .flat_map(|at| (layout.forms.twiddle)(roots[at], q))
                 .collect()
         };
-        let mut growth = Growth::new(layout.limit);
+        let mut growth = layout.forms.growth;
         for radix in radices(degree.trailing_zeros() - across - last) {
             passes.push(Pass {
                 radix,
@@ -111,10 +135,12 @@ impl<W: Word> Tables<W> {
         }
         let settle_leaves = [growth.pass(across), growth.pass(last)];
 
+        let first_three = words.len();
+        words.extend((1..4).flat_map(|root| (layout.forms.twiddle)(roots[root], q)));
         let leaves = words.len().next_multiple_of(64 / size_of::<W>());
         let per_lane = |words: &mut Vec<W>, index: &dyn Fn(usize) -> usize| {
             let twiddles: Vec<[W; 2]> = (0..lanes)
-                .map(|lane| (layout.twiddle)(roots[index(lane)], q))
+                .map(|lane| (layout.forms.twiddle)(roots[index(lane)], q))
                 .collect();
             words.extend(twiddles.iter().map(|w| w[0]));
             words.extend(twiddles.iter().map(|w| w[1]));
@@ -132,10 +158,17 @@ impl<W: Word> Tables<W> {
             }
             for twiddle in 1..8usize {
                 let level = twiddle.ilog2();
-                per_lane(&mut words, &|lane| {
+                let index = |lane| {
                     let block = lanes * leaf + (layout.block_of_lane)(lane);
                     ((degree / 8) << level) + (block << level) + (twiddle - (1 << level))
-                });
+                };
+                match layout.forms.compact {
+                    None => per_lane(&mut words, &index),
+                    Some(word) if twiddle.is_power_of_two() => {
+                        words.extend((0..lanes).map(|lane| word(roots[index(lane)], q)));
+                    }
+                    Some(_) => {}
+                }
             }
         }
         let leaf_words = (words.len() - leaves) / nodes;
@@ -145,6 +178,7 @@ impl<W: Word> Tables<W> {
         Tables {
             degree,
             passes,
+            roots: first_three,
             leaves,
             leaf_words,
             settle_leaves,
@@ -159,21 +193,30 @@ impl<W: Word> Tables<W> {
     }
 }
 
-/// How large the elements of the forward transform of [`super::double`] become, in units of q.
-struct Growth {
-    bound: f64,
-    limit: f64,
+/// How large the elements of the forward transform become, in units of q.
+#[derive(Clone, Copy, Debug)]
+pub struct Growth {
+    /// What elements are within: at first, as they enter.
+    pub(super) bound: f64,
+    /// The largest element that may be multiplied; infinite where butterflies keep to their range.
+    pub(super) limit: f64,
+    /// What settled elements are within.
+    pub(super) settled: f64,
+    /// The bound of a product: that of a small element, and how much more that of an element at the limit has.
+    pub(super) product: [f64; 2],
 }
 
 impl Growth {
-    /// Canonical elements.
-    fn new(limit: f64) -> Self {
-        Growth { bound: 1.0, limit }
-    }
+    /// Butterflies keep elements in their range.
+    pub(super) const NONE: Growth = Growth {
+        bound: 1.0,
+        limit: f64::INFINITY,
+        settled: 1.0,
+        product: [0.0; 2],
+    };
 
-    /// A product is within this.
     fn product(&self, bound: f64) -> f64 {
-        0.5 + 0.125 * bound / self.limit
+        self.product[0] + self.product[1] * bound / self.limit
     }
 
     /// Takes `levels` further levels; whether they have to start with settled elements.
@@ -182,7 +225,7 @@ impl Growth {
         let free = grow(self.bound, levels);
         let settle = free > self.limit;
         self.bound = if settle {
-            grow(0.5 + 1e-6 + self.product(self.bound), levels - 1)
+            grow(self.settled + self.product(self.bound), levels - 1)
         } else {
             free
         };
