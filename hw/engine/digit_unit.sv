@@ -3,7 +3,7 @@
 //
 // The word is brought to the torus in units of 2^-64, and half of every digit's range is added, which turns balanced digits into plain bit
 // fields without carries. A field f of the base B = 2·half_i stands for the digit f - half_i: with its top bit inverted, f is the digit's two's
-// complement.
+// complement. It leaves modulo p, and as it is.
 // Latency: 4 cycles. Source: the exact gadget decomposition of `toroid-tfhe` (`DigitField`).
 module digit_unit (
     input logic clk_i,
@@ -12,7 +12,8 @@ module digit_unit (
     input logic [5:0] shift_i,
     input logic [31:0] half_i,
     input logic [63:0] word_i,
-    output logic [63:0] digit_o
+    output logic [63:0] digit_o,
+    output logic [31:0] signed_o
 );
   // Copies share their code in simulation, which large designs could not be compiled without.
   /* verilator no_inline_module */
@@ -20,7 +21,7 @@ module digit_unit (
   logic [63:0] torus_q, field_q;
   logic [46:0] coarse;
   logic [34:0] middle;
-  logic [31:0] shifted_q, below, digit;
+  logic [31:0] shifted_q, below, signed_digit, digit;
   logic negative;
 
   // The upper bits of the shift first: then each step has fewer bits to give.
@@ -30,13 +31,15 @@ module digit_unit (
   // A negative digit -m is p - m = 2^64 - 2^32 + (1 - m).
   assign below = half_i - 32'd1;
   assign negative = (shifted_q & half_i) == '0;
-  assign digit = (negative ? shifted_q | ~below : shifted_q & below) + 32'(negative);
+  assign signed_digit = negative ? shifted_q | ~below : shifted_q & below;
+  assign digit = signed_digit + 32'(negative);
 
   always_ff @(posedge clk_i) begin
     // word·2^64/p is word + word·2^-32, rounded, to within one unit.
     torus_q   <= goldilocks_i ? word_i + 64'(word_i[63:32]) + 64'(word_i[31]) : {word_i[31:0], 32'b0};
     field_q   <= torus_q + offset_i;
     shifted_q <= 32'(middle >> shift_i[1:0]);
+    signed_o  <= signed_digit;
     digit_o   <= {{31{negative}}, negative && digit == '0, digit};
   end
 endmodule

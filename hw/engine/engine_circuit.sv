@@ -73,7 +73,11 @@ module engine_circuit
         .shift_i (digit_shift_i),
         .half_i  (digit_half_q),
         .word_i  (upper[index]),
-        .digit_o (digit[index])
+        .digit_o (digit[index]),
+        // Products need the digit modulo p.
+        // verilator lint_off PINCONNECTEMPTY
+        .signed_o()
+        // verilator lint_on PINCONNECTEMPTY
     );
   end
 

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Blind rotation as a stream: steps ACC + (X^a - 1)·ACC x key row by row, with 2^LOG_LANES words a cycle through one transform.
+//
+// A step takes a frame of N/P beats for each row of the key: the accumulator is read straight and turned, the difference becomes a digit, the
+// digit is multiplied by its lane's root (`digit_twist`) and transformed, and both of its products with the key are added to two sums. The last
+// row's sum of column 0 goes straight back into the transform, that of column 1 after it. Multipliers that then idle take the roots out again,
+// and the results are added to the accumulator. The next step begins with the mask as soon as that is complete.
+//
+// Key beats hold P words of column 0, then P of column 1, for each step, row, and beat of the transform's output; the rows of component 0 come
+// first. `key_filled_i` beats are there; `key_take_i` takes one, whose words are at key_i three cycles later, as `memory_reader` does.
+//
+// Cycles of a step: rows·N/P + 2·transform + 47, and 2 more if component 0 has one level only, which then waits for the body's sum.
+//
+// LOG_N: 6 to 14, even. LOG_LANES: LOG_N/4 to LOG_N/2. DIGIT_BITS: 1 to 25, bits of the largest digit.
+module blind_rotation
+  import engine_pkg::*;
+#(
+    parameter int LOG_N = 8,
+    parameter int LOG_LANES = 3,
+    parameter int DIGIT_BITS = 24,
+    parameter string TWIDDLE_FILE = "",
+    localparam int LANES = 1 << LOG_LANES,
+    localparam int BEAT_BITS = LOG_N - LOG_LANES
+) (
+    input logic clk_i,
+    input logic rst_ni,
+    input logic goldilocks_i,
+    input gadget_t [1:0] gadget_i,
+    input logic [1:0][7:0] levels_i,
+    input logic step_valid_i,
+    output logic step_ready_o,
+    input logic [LOG_N:0] exponent_i,
+    input logic [15:0] key_filled_i,
+    output logic key_take_o,
+    input logic [63:0] key_i[2*LANES],
+    // Both polynomials, a beat each at a time; only while no step is under way.
+    input logic load_i,
+    input logic [BEAT_BITS-1:0] beat_i,
+    input logic [63:0] word_i[2*LANES],
+    output logic [63:0] word_o[2*LANES],  // of beat_i, two cycles later
+    output logic idle_o
+);
+  localparam int LOG_COLUMNS = LOG_N / 2;
+  localparam int LOG_HEIGHT = BEAT_BITS - LOG_COLUMNS;
+  localparam int HEIGHT = 1 << LOG_HEIGHT;
+  localparam logic [63:0] P = toroid_pkg::GOLDILOCKS;
+  localparam logic [BEAT_BITS-1:0] LAST_BEAT = '1;
+  localparam int TAKE = 3;
+  localparam int PRODUCT = toroid_pkg::goldilocks_mul_latency(24, 17);
+  localparam int SUMMED = TAKE + PRODUCT + 1;  // from the transform's output to sums
+  localparam int READ = toroid_pkg::ram_latency(1'b1);
+  localparam int DIGITS = 13;  // from a read of the accumulator to twisted digits
+
+  if (LOG_N < 6 || LOG_N > 14 || LOG_N % 2 != 0 || 4 * LOG_LANES < LOG_N || 2 * LOG_LANES > LOG_N) begin : g_check
+    $fatal(1, "blind_rotation: LOG_N must be even, 6 to 14, and LOG_LANES LOG_N/4 to LOG_N/2");
+  end
+
+  // Rows of the key, frame by frame.
+  typedef struct packed {
+    logic valid;
+    logic component;
+    logic [5:0] shift;
+    logic [BEAT_BITS-1:0] beat;
+  } issue_t;
+  issue_t issue_q[DIGITS+1];
+  logic [BEAT_BITS-1:0] beat_q;
+  logic component_q, go, last_row;
+  logic [7:0] level_q;
+  logic [5:0] shift_q;
+  logic [15:0] spoken_q;
+  logic [1:0] ready_q;  // polynomials that hold all that was added to them
+
+  assign last_row = component_q && level_q + 8'd1 == levels_i[1];
+  assign go = beat_q != '0 || (step_valid_i && ready_q[component_q] && key_filled_i >= spoken_q + 16'(1 << BEAT_BITS));
+  assign step_ready_o = go && beat_q == LAST_BEAT && last_row;
+
+  // Transform.
+  logic in_first_q, in_inverse_q, out_valid, out_first, out_inverse;
+  logic [LANES*64-1:0] in_words_q, out_words;
+  stream_transform #(
+      .LOG_N(LOG_N),
+      .LOG_LANES(LOG_LANES),
+      .TWIDDLE_FILE(TWIDDLE_FILE)
+  ) i_transform (
+      .clk_i,
+      .rst_ni,
+      .first_i(in_first_q),
+      .inverse_i(in_inverse_q),
+      .data_i(in_words_q),
+      .valid_o(out_valid),
+      .first_o(out_first),
+      .inverse_o(out_inverse),
+      .data_o(out_words)
+  );
+
+  // What leaves the transform, until its products are there.
+  typedef struct packed {
+    logic valid;
+    logic inverse;
+    logic fresh;  // nothing has been added to the sums
+    logic last;  // row of the step, or of an inverse transform the body
+    logic [BEAT_BITS-1:0] beat;
+  } product_t;
+  product_t product, product_q[SUMMED+3];
+  logic [BEAT_BITS-1:0] out_beat_q;
+  logic [8:0] out_row_q, rows;
+  logic out_body_q;
+
+  assign rows = 9'(levels_i[0]) + 9'(levels_i[1]);
+  always_comb begin
+    product = '0;
+    product.valid = out_valid;
+    product.inverse = out_inverse;
+    product.fresh = out_inverse || out_row_q == '0;
+    product.last = out_inverse ? out_body_q : out_row_q + 9'd1 == rows;
+    product.beat = out_first ? '0 : out_beat_q;
+  end
+  assign key_take_o = out_valid && !out_inverse;
+
+  // The body's sum on its way back.
+  logic returns_q;
+  logic [BEAT_BITS-1:0] return_beat_q;
+  logic [READ:0] returning_q, return_first_q;
+
+  always_ff @(posedge clk_i) begin
+    issue_q[0] <= '{valid: go, component: component_q, shift: shift_q, beat: beat_q};
+    for (int stage = 1; stage <= DIGITS; stage++) issue_q[stage] <= issue_q[stage-1];
+    if (go) begin
+      beat_q <= beat_q + 1'b1;
+      if (beat_q == LAST_BEAT) begin
+        level_q <= level_q + 8'd1;
+        shift_q <= shift_q - gadget_i[component_q].log2_base;
+        if (level_q + 8'd1 == levels_i[component_q]) begin
+          level_q <= '0;
+          component_q <= !component_q;
+          shift_q <= -gadget_i[!component_q].log2_base;
+        end
+      end
+    end
+    spoken_q <= spoken_q + (go && beat_q == '0 ? 16'(1 << BEAT_BITS) : '0) - 16'(key_take_o);
+    if (step_ready_o) ready_q <= '0;
+    if (product_q[SUMMED+1].valid && product_q[SUMMED+1].inverse && product_q[SUMMED+1].beat == LAST_BEAT)
+      ready_q[product_q[SUMMED+1].last] <= 1'b1;
+    if (load_i && beat_i == LAST_BEAT) begin
+      ready_q <= '1;
+      shift_q <= -gadget_i[0].log2_base;
+    end
+
+    product_q[0] <= product;
+    for (int stage = 1; stage < SUMMED + 3; stage++) product_q[stage] <= product_q[stage-1];
+    if (out_valid) begin
+      out_beat_q <= product.beat + 1'b1;
+      if (product.beat == LAST_BEAT) begin
+        if (out_inverse) out_body_q <= !out_body_q;
+        else out_row_q <= product.last ? '0 : out_row_q + 9'd1;
+      end
+    end
+
+    if (product_q[SUMMED-1].valid && !product_q[SUMMED-1].inverse && product_q[SUMMED-1].last && product_q[SUMMED-1].beat == LAST_BEAT)
+      returns_q <= 1'b1;
+    if (returns_q) begin
+      return_beat_q <= return_beat_q + 1'b1;
+      if (return_beat_q == LAST_BEAT) returns_q <= 1'b0;
+    end
+    returning_q <= {returning_q[READ-1:0], returns_q};
+    return_first_q <= {return_first_q[READ-1:0], returns_q && return_beat_q == '0};
+
+    if (!rst_ni) begin
+      for (int stage = 0; stage <= DIGITS; stage++) issue_q[stage].valid <= 1'b0;
+      for (int stage = 0; stage < SUMMED + 3; stage++) product_q[stage].valid <= 1'b0;
+      beat_q <= '0;
+      component_q <= 1'b0;
+      level_q <= '0;
+      spoken_q <= '0;
+      ready_q <= '0;
+      out_row_q <= '0;
+      out_body_q <= 1'b0;
+      returns_q <= 1'b0;
+      return_beat_q <= '0;
+      returning_q <= '0;
+    end
+  end
+  assign idle_o = &ready_q && beat_q == '0;
+
+  // Accumulator.
+  logic [63:0] straight[2][LANES], turned[2][LANES], added_q[LANES], loaded[2][LANES];
+  logic [LANES-1:0] negative[2];
+  logic adds, reads_sum;
+  assign adds = product_q[SUMMED+1].valid && product_q[SUMMED+1].inverse;
+  assign reads_sum = product_q[SUMMED-READ-1].valid && product_q[SUMMED-READ-1].inverse;
+
+  for (genvar part = 0; part < 2; part++) begin : gen_accumulator
+    logic [BEAT_BITS-1:0] straight_beat;
+    logic writes;
+    assign writes = adds && product_q[SUMMED+1].last == 1'(part);
+    // A polynomial is added to, or read for its digits, or read from outside.
+    assign straight_beat = reads_sum && product_q[SUMMED-READ-1].last == 1'(part) ? product_q[SUMMED-READ-1].beat :
+        issue_q[1].valid ? issue_q[1].beat : beat_i;
+    always_comb
+      for (int lane = 0; lane < LANES; lane++) begin
+        loaded[part][lane] = load_i ? word_i[part*LANES+lane] : added_q[lane];
+        word_o[part*LANES+lane] = straight[part][lane];
+      end
+    accumulator #(
+        .LOG_N(LOG_N),
+        .LOG_COLUMNS(LOG_COLUMNS),
+        .LOG_LANES(LOG_LANES)
+    ) i_accumulator (
+        .clk_i,
+        .write_i(load_i || writes),
+        .write_beat_i(load_i ? beat_i : product_q[SUMMED+1].beat),
+        .word_i(loaded[part]),
+        .straight_beat_i(straight_beat),
+        .straight_o(straight[part]),
+        .turned_beat_i(beat_q),
+        .exponent_i,
+        .turned_o(turned[part]),
+        .negative_o(negative[part])
+    );
+  end
+
+  // Differences and digits.
+  logic [31:0] digit_half_q[2];
+  logic [63:0] twisted[LANES];
+  always_ff @(posedge clk_i) for (int part = 0; part < 2; part++) digit_half_q[part] <= (32'b1 << gadget_i[part].log2_base) >> 1;
+
+  // Lanes.
+  logic [1:0][63:0] sum[LANES], read_sum[LANES], factor[LANES];
+  logic [63:0] out_word_q[TAKE][LANES];
+
+  // Of a lane in each of its rows.
+  function automatic logic [HEIGHT*64-1:0] roots(int lane);
+    for (int height = 0; height < HEIGHT; height++)
+      roots[height*64+:64] = engine_streaming_pkg::psi_power(LOG_N - LOG_COLUMNS, height * LANES + lane);
+  endfunction
+
+  for (genvar lane = 0; lane < LANES; lane++) begin : gen_lane
+    localparam logic [HEIGHT*64-1:0] ROOTS = roots(lane);
+    localparam int CHOICE_BITS = toroid_pkg::index_width(HEIGHT);
+
+    logic [63:0] from_q, to_q, difference_q;
+    // verilator lint_off UNUSEDSIGNAL
+    logic [63:0] digit;
+    logic [31:0] signed_digit;
+    // verilator lint_on UNUSEDSIGNAL
+    logic [64:0] field_difference;
+    logic [31:0] minus, torus_sum;
+    assign minus = -turned[issue_q[3].component][lane][31:0];
+    assign field_difference = 65'(to_q) - 65'(from_q);
+
+    always_ff @(posedge clk_i) begin
+      // Of the word that is turned, or its negative.
+      to_q <= !negative[issue_q[3].component][lane] || turned[issue_q[3].component][lane] == '0 ? turned[issue_q[3].component][lane] :
+          goldilocks_i ? P - turned[issue_q[3].component][lane] : {32'b0, minus};
+      from_q <= straight[issue_q[3].component][lane];
+      difference_q <= !goldilocks_i ? 64'(field_difference[31:0]) : field_difference[64] ? field_difference[63:0] + P : field_difference[63:0];
+    end
+
+    digit_unit i_digit (
+        .clk_i,
+        .goldilocks_i,
+        .offset_i(gadget_i[issue_q[6].component].offset),
+        .shift_i(issue_q[7].shift),
+        .half_i(digit_half_q[issue_q[8].component]),
+        .word_i(difference_q),
+        .digit_o(digit),
+        .signed_o(signed_digit)
+    );
+
+    digit_twist #(
+        .DIGIT_BITS(DIGIT_BITS),
+        .COUNT(HEIGHT),
+        .CONSTANTS(ROOTS)
+    ) i_twist (
+        .clk_i,
+        .choice_i(CHOICE_BITS'(issue_q[9].beat & BEAT_BITS'(HEIGHT - 1))),
+        .digit_i(signed_digit[DIGIT_BITS-1:0]),
+        .word_o(twisted[lane])
+    );
+
+    assign factor[lane][0] = product_q[TAKE-1].inverse ? ROOTS[64*(32'(product_q[TAKE-1].beat)&(HEIGHT-1))+:64] : key_i[lane];
+    assign factor[lane][1] = key_i[LANES+lane];
+
+    logic [1:0][63:0] addend;
+    assign addend = product_q[SUMMED-2].fresh ? '0 : read_sum[lane];
+    product_lane i_product (
+        .clk_i,
+        .word_i(out_word_q[TAKE-1][lane]),
+        .factor_i(factor[lane]),
+        .sum_i(addend),
+        .sum_o(sum[lane])
+    );
+
+    ram_sdp #(
+        .WIDTH(128),
+        .DEPTH(1 << BEAT_BITS)
+    ) i_sums (
+        .clk_i,
+        .we_i(product_q[SUMMED-1].valid && !product_q[SUMMED-1].inverse),
+        .waddr_i(product_q[SUMMED-1].beat),
+        .wdata_i(sum[lane]),
+        .raddr_i(returns_q ? return_beat_q : product_q[SUMMED-READ-2].beat),
+        .rdata_o(read_sum[lane])
+    );
+
+    // What is above p/2 stands for a negative number, and p = 1 modulo 2^32.
+    logic above_q;
+    logic [63:0] part_q, word_q, field_sum;
+    assign torus_sum = word_q[31:0] + part_q[31:0] - 32'(above_q);
+    mod_add #(
+        .WIDTH(64)
+    ) i_add (
+        .q_i(P),
+        .a_i(word_q),
+        .b_i(part_q),
+        .s_o(field_sum)
+    );
+    always_ff @(posedge clk_i) begin
+      out_word_q[0][lane] <= out_words[lane*64+:64];
+      for (int stage = 1; stage < TAKE; stage++) out_word_q[stage][lane] <= out_word_q[stage-1][lane];
+      part_q <= sum[lane][0];
+      above_q <= sum[lane][0] > P >> 1;
+      word_q <= straight[product_q[SUMMED-1].last][lane];
+      added_q[lane] <= goldilocks_i ? field_sum : {32'b0, torus_sum};
+      in_words_q[lane*64+:64] <= issue_q[DIGITS-1].valid ? twisted[lane] :
+          returning_q[READ-1] ? read_sum[lane][1] : sum[lane][0];
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    logic forwards, turns;
+    forwards = issue_q[DIGITS-1].valid && issue_q[DIGITS-1].beat == '0;
+    turns = product_q[SUMMED-1].valid && !product_q[SUMMED-1].inverse && product_q[SUMMED-1].last && product_q[SUMMED-1].beat == '0;
+    in_first_q <= rst_ni && (forwards || turns || return_first_q[READ-1]);
+    in_inverse_q <= !forwards;
+  end
+endmodule
