@@ -18,6 +18,7 @@ pub mod ports;
 mod registry;
 pub mod setting;
 pub mod sources;
+pub mod stream_transform;
 pub mod synthesis;
 pub mod technology;
 #[cfg(test)]
