@@ -33,7 +33,7 @@ module stream_reversal
   localparam int Beats = LOG_R - LOG_LANES;
 
   // Where the word of a lane comes from, once the bits of the beat have changed places with the lowest ones of the lane.
-  function automatic int from(int x);
+  function automatic int from (int x);
     int place = x % (1 << Beats);
     for (int n = Beats; n < LOG_LANES; n++) place |= (x >> n & 1) << (LOG_R - 1 - n);
     return place;
@@ -93,6 +93,6 @@ module stream_reversal
   logic unused_beat;
   assign unused_beat = ^g_bit[Beats].beat;
   for (genvar x = 0; x < LANES; x++) begin : g_wires
-    always_ff @(posedge clk_i) lane_o[x] <= g_bit[Beats].reverse ? g_bit[Beats].lane[from(x)] : g_bit[Beats].lane[x];
+    always_ff @(posedge clk_i) lane_o[x] <= g_bit[Beats].reverse ? g_bit[Beats].lane[from (x)] : g_bit[Beats].lane[x];
   end
 endmodule

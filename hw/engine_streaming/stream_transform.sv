@@ -48,7 +48,9 @@ module stream_transform
   localparam int TRANSPOSE = transpose_start(LOG_N, LOG_LANES, TILE_A, TILE_B);
 
   if (!is_legal(LOG_N, LOG_LANES)) begin : g_check
-    $fatal(1, "stream_transform: LOG_N must be even, 4 to 14, and LOG_LANES at least 2 and LOG_N / 4, at most LOG_N / 2");
+    $fatal(
+        1, "stream_transform: LOG_N must be even, 4 to 14, and LOG_LANES at least 2 and LOG_N / 4, at most LOG_N / 2"
+    );
   end
 
   typedef logic [COUNT_BITS-1:0] count_t;
@@ -60,8 +62,8 @@ module stream_transform
   // The beats of frames, counted as they enter; 0 between them.
   logic active_q, inverse_q, valid, inverse;
   count_t count_q, count;
-  assign valid = first_i || active_q;
-  assign count = first_i ? '0 : count_q;
+  assign valid   = first_i || active_q;
+  assign count   = first_i ? '0 : count_q;
   assign inverse = first_i ? inverse_i : inverse_q;
   always_ff @(posedge clk_i) begin
     inverse_q <= inverse;

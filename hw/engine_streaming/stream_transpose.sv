@@ -49,7 +49,7 @@ module stream_transpose
   endfunction
 
   // Which lane of the network lane x of an inverse frame takes: its bits reversed and complemented, then turned left.
-  function automatic int from(int x);
+  function automatic int from (int x);
     int lane = 0;
     for (int n = 0; n < LOG_LANES; n++) lane |= (1 - (x >> n & 1)) << ((LOG_LANES - 1 - n + BEAT_BITS) % LOG_LANES);
     return lane;
@@ -149,7 +149,7 @@ module stream_transpose
   logic [COUNT_BITS:0] read_address_q[LANES];
   logic [63:0] word[LANES], lane[LANES];
   for (genvar bank = 0; bank < LANES; bank++) begin : g_bank
-    lane_t number;
+    lane_t  number;
     place_t from_block;
     assign number = lane_t'(bank) ^ key;
     assign from_block = inverse_q ?
@@ -209,7 +209,7 @@ module stream_transpose
       .q_o({inverse_late, count})
   );
   always_ff @(posedge clk_i) begin
-    for (int x = 0; x < LANES; x++) lane_o[x] <= inverse_late ? lane[from(x)] : lane[x];
+    for (int x = 0; x < LANES; x++) lane_o[x] <= inverse_late ? lane[from (x)] : lane[x];
     inverse_o <= inverse_late;
     count_o   <= count;
   end
