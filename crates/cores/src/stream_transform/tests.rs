@@ -220,14 +220,14 @@ fn transforms_are_those_of_the_library() {
 
 /// 128 points have factors of two terms.
 #[test]
-fn transforms_of_the_paper_are_those_of_the_library() {
+fn transforms_of_the_largest_degree_are_those_of_the_library() {
     if tests_are_skipped() {
         return;
     }
     let shape = Shape {
         log_n: 14,
-        log_lanes: 6,
-        latency: 333,
+        log_lanes: 4,
+        latency: 1133,
     };
     let mut simulation = shape.start();
     let mut random = Random::new(1);
