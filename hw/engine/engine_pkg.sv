@@ -93,7 +93,8 @@ package engine_pkg;
     logic compensated;  // modulus switch with the mean of its errors taken off
     logic [15:0] lwe_dimension;
     logic [15:0] tlwe_rows;  // rows of a TLWE sample, in both circuits together 2·VECTOR words each
-    logic [7:0] levels;  // of the bootstrapping key
+    logic [7:0] levels;  // of the bootstrapping key; where components differ, those of the mask
+    logic [7:0] body_levels;  // where components differ
     gadget_t [1:0] gadget;  // of each circuit's polynomial
     logic [7:0] switch_levels;
     gadget_t switch_gadget;

@@ -93,24 +93,32 @@ module engine_sequencer
   } state_e;
 
   state_e state_q;
-  settings_t settings_q;
+  settings_t settings;
   opcode_e opcode_q;
   logic [23:0] tag_q;
   logic [31:0] first_q, second_q;
   logic [31:0] stack_q;
   logic [39:0] cycles_q;
 
-  assign goldilocks_o = settings_q.goldilocks;
-  assign gadget_o = settings_q.gadget;
+  engine_settings i_settings (
+      .clk_i,
+      .set_i(state_q == IDLE && cmd_tvalid_i && cmd_tdata_i[7:0] == OP_SET),
+      .number_i(cmd_tdata_i[39:32]),
+      .value_i(cmd_tdata_i[127:64]),
+      .settings_o(settings)
+  );
+
+  assign goldilocks_o = settings.goldilocks;
+  assign gadget_o = settings.gadget;
   assign cmd_tready_o = state_q == IDLE;
 
   // Addresses.
   function automatic logic [31:0] register_address(logic [31:0] register);
-    return settings_q.register_base + (register << settings_q.register_log2_stride);
+    return settings.register_base + (register << settings.register_log2_stride);
   endfunction
 
   function automatic logic [31:0] stack_address(logic [31:0] depth);
-    return settings_q.stack_base + (depth << settings_q.register_log2_stride);
+    return settings.stack_base + (depth << settings.register_log2_stride);
   endfunction
 
   // Scalars.
@@ -119,7 +127,6 @@ module engine_sequencer
   logic [19:0] row_q;
   logic [LOG_LANES:0] lane_q;
   logic [EXPONENT_BITS-1:0] exponent_q, exponent_read;
-  logic signed [79:0] errors_q;
   logic [63:0] body_q;
   logic [7:0] level_q;
   logic [1:0][5:0] digit_shift_q;
@@ -130,20 +137,25 @@ module engine_sequencer
   logic fresh_q;  // the sets of the key switch have not all been begun
 
 
-  // The word at hand on the torus in units of 2^-64, brought to a multiple of 1/2N.
-  logic [63:0] torus, rounded, compensated;
   logic is_body;
-  assign torus = settings_q.goldilocks ? word_q[0] : word_q[0] << 32;
-  assign rounded = torus + (64'b1 << (63 - EXPONENT_BITS));
-  assign compensated = torus - (settings_q.compensated ? 64'(errors_q >>> 1) : 64'b0);
-  // Rounding keeps the upper bits only.
+  logic [EXPONENT_BITS-1:0] mask_exponent, body_exponent;
+  modulus_switch #(
+      .BITS(EXPONENT_BITS)
+  ) i_switch (
+      .clk_i,
+      .goldilocks_i(settings.goldilocks),
+      .compensated_i(settings.compensated),
+      .clear_i(state_q == LOAD_FIRST),
+      .count_i(state_q == SWITCH_WORDS),
+      .word_i(word_q[0]),
+      .mask_o(mask_exponent),
+      .body_o(body_exponent)
+  );
+  assign is_body = 16'(index_q) == settings.lwe_dimension;
+
+  // Both circuits go through the same levels.
   logic unused;
-  assign unused  = &{rounded[63-EXPONENT_BITS:0], compensated[63-EXPONENT_BITS:0]};
-
-  assign is_body = 16'(index_q) == settings_q.lwe_dimension;
-
-  logic [63:0] rounding_error;
-  assign rounding_error = torus - {rounded[63-:EXPONENT_BITS], {(64 - EXPONENT_BITS) {1'b0}}};
+  assign unused = &settings.body_levels;
 
   ram_sdp #(
       .WIDTH(EXPONENT_BITS),
@@ -153,27 +165,27 @@ module engine_sequencer
       .clk_i,
       .we_i(state_q == SWITCH_WORDS),
       .waddr_i(index_q),
-      .wdata_i(rounded[63-:EXPONENT_BITS]),
+      .wdata_i(mask_exponent),
       .raddr_i(index_q),
       .rdata_o(exponent_read)
   );
 
   // The key switch's digit as a field element.
   logic [31:0] key_field, key_half;
-  assign key_half = (32'b1 << settings_q.switch_gadget.log2_base) >> 1;
+  assign key_half = (32'b1 << settings.switch_gadget.log2_base) >> 1;
   assign key_field = 32'(key_word_q >> key_shift_q) & ((key_half << 1) - 32'b1);
 
   assign digit_shift_o = digit_shift_q;
   assign rotate_shift_o = exponent_q[LOG_LANES-2:0];
   // Word n of a TLWE sample: rows hold VECTOR words in circuit 0, then VECTOR words in circuit 1.
-  assign body_row_o = 20'(settings_q.lwe_dimension >> LOG_LANES);
-  assign select_o = (2 * VECTOR)'(1) << settings_q.lwe_dimension[LOG_LANES-1:0];
+  assign body_row_o = 20'(settings.lwe_dimension >> LOG_LANES);
+  assign select_o = (2 * VECTOR)'(1) << settings.lwe_dimension[LOG_LANES-1:0];
 
   logic last_step, last_level, last_switch_level, last_set;
-  assign last_step = 16'(index_q) + 16'd1 == settings_q.lwe_dimension;
-  assign last_level = level_q + 8'd1 == settings_q.levels;
-  assign last_switch_level = level_q + 8'd1 == settings_q.switch_levels;
-  assign last_set = set_q + 8'd1 == settings_q.switch_sets;
+  assign last_step = 16'(index_q) + 16'd1 == settings.lwe_dimension;
+  assign last_level = level_q + 8'd1 == settings.levels;
+  assign last_switch_level = level_q + 8'd1 == settings.switch_levels;
+  assign last_set = set_q + 8'd1 == settings.switch_sets;
 
   logic binary;
   assign binary = opcode_q == OP_HOM_ADD || opcode_q == OP_HOM_SUB;
@@ -190,23 +202,23 @@ module engine_sequencer
     case (state_q)
       LOAD_FIRST: begin
         op_o.u = U_STREAM;
-        op_o.rows = 20'(settings_q.tlwe_rows);
+        op_o.rows = 20'(settings.tlwe_rows);
         op_o.slot_result = SLOT_ACC;
       end
       LOAD_SECOND: begin
         op_o.u = U_STREAM;
-        op_o.rows = 20'(settings_q.tlwe_rows);
+        op_o.rows = 20'(settings.tlwe_rows);
         op_o.slot_result = SLOT_SUM;
       end
       COMBINE: begin
-        op_o.rows = 20'(settings_q.tlwe_rows);
+        op_o.rows = 20'(settings.tlwe_rows);
         op_o.t = binary ? T_SLOT : T_ZERO;
         op_o.slot_t = binary ? SLOT_ACC : SLOT_SUM;
         op_o.slot_u = binary ? SLOT_SUM : SLOT_ACC;
         op_o.minus = opcode_q == OP_HOM_SUB;
         // second_q is a signed integer; p = 2^64 - (2^32 - 1).
         if (!binary) op_o.scalar = second_q[31] ? 64'(signed'(second_q)) - 64'hFFFF_FFFF : 64'(second_q);
-        op_o.torus32 = !settings_q.goldilocks;
+        op_o.torus32 = !settings.goldilocks;
         op_o.slot_result = SLOT_ACC;
       end
       SWITCH_FEED: begin
@@ -226,14 +238,14 @@ module engine_sequencer
         op_o.slot_u = state_q == TURN ? SLOT_ACC : SLOT_WORK;
         op_o.slot_result = state_q == TURN ? SLOT_DIFFERENCE : SLOT_ACC;
         op_o.exponent = 21'(exponent_q);
-        op_o.torus32 = !settings_q.goldilocks;
+        op_o.torus32 = !settings.goldilocks;
       end
       SUBTRACT: begin
         op_o.t = T_SLOT;
         op_o.slot_t = SLOT_DIFFERENCE;
         op_o.slot_u = SLOT_ACC;
         op_o.minus = 1'b1;
-        op_o.torus32 = !settings_q.goldilocks;
+        op_o.torus32 = !settings.goldilocks;
         op_o.slot_result = SLOT_DIFFERENCE;
       end
       DIGIT: begin
@@ -266,7 +278,7 @@ module engine_sequencer
         op_o.t = T_SLOT;
         op_o.slot_t = SLOT_ACC;
         op_o.slot_u = SLOT_SUM;
-        op_o.torus32 = !settings_q.goldilocks;
+        op_o.torus32 = !settings.goldilocks;
         op_o.slot_result = SLOT_ACC;
       end
       KEY_FEED: begin
@@ -278,7 +290,7 @@ module engine_sequencer
       end
       KEY_ROW: begin
         op_o.drain = 1'b0;
-        op_o.rows = 20'(settings_q.tlwe_rows);
+        op_o.rows = 20'(settings.tlwe_rows);
         op_o.u = U_HALF_STREAM;
         op_o.t = fresh_q ? T_ZERO : T_SLOT;
         op_o.scalar = key_scalar_q;
@@ -288,20 +300,20 @@ module engine_sequencer
         op_o.row_result = set_row_q;
       end
       SETS_FIRST, SETS_MOVE: begin
-        op_o.rows = 20'(settings_q.tlwe_rows);
+        op_o.rows = 20'(settings.tlwe_rows);
         op_o.slot_u = SLOT_SUM;
         op_o.row_operand = set_row_q;
         op_o.slot_result = state_q == SETS_FIRST ? SLOT_DIFFERENCE : SLOT_WORK;
       end
       SETS_ADD: begin
-        op_o.rows = 20'(settings_q.tlwe_rows);
+        op_o.rows = 20'(settings.tlwe_rows);
         op_o.t = T_SLOT;
         op_o.slot_t = SLOT_DIFFERENCE;
         op_o.slot_u = SLOT_WORK;
         op_o.slot_result = SLOT_DIFFERENCE;
       end
       NEGATE: begin
-        op_o.rows = 20'(settings_q.tlwe_rows);
+        op_o.rows = 20'(settings.tlwe_rows);
         op_o.slot_u = SLOT_DIFFERENCE;
         op_o.minus = 1'b1;
         op_o.torus32 = 1'b1;
@@ -309,24 +321,24 @@ module engine_sequencer
       end
       EXPAND: begin
         // The word of the Goldilocks modulus nearest to a·p/2^32: a·(2^32 - 1) and the top bit of a.
-        op_o.rows = 20'(settings_q.tlwe_rows);
+        op_o.rows = 20'(settings.tlwe_rows);
         op_o.slot_u = SLOT_ACC;
         op_o.t = T_TOP_BIT;
         op_o.scalar = 64'hFFFF_FFFF;
         op_o.slot_result = SLOT_ACC;
       end
       ADD_BODY: begin
-        op_o.rows = 20'(settings_q.tlwe_rows);
+        op_o.rows = 20'(settings.tlwe_rows);
         op_o.t = T_SLOT;
         op_o.slot_t = SLOT_ACC;
         op_o.slot_u = SLOT_SUM;
         op_o.u = U_SELECT;
         op_o.scalar = body_q;
-        op_o.torus32 = !settings_q.goldilocks;
+        op_o.torus32 = !settings.goldilocks;
         op_o.slot_result = SLOT_ACC;
       end
       STORE: begin
-        op_o.rows   = 20'(settings_q.tlwe_rows);
+        op_o.rows   = 20'(settings.tlwe_rows);
         op_o.slot_u = SLOT_ACC;
         op_o.sink   = SINK_STORE;
         op_valid_o  = to_result_o || write_ready_i;
@@ -339,7 +351,7 @@ module engine_sequencer
   always_comb begin
     read_valid_o   = 1'b0;
     read_address_o = register_address(first_q);
-    read_beats_o   = 32'(settings_q.tlwe_rows);
+    read_beats_o   = 32'(settings.tlwe_rows);
     case (state_q)
       READ_FIRST: begin
         read_valid_o = 1'b1;
@@ -354,25 +366,25 @@ module engine_sequencer
         if (binary) begin
           read_address_o = register_address(second_q);
         end else begin
-          read_address_o = settings_q.vector_base + (first_q << LOG_ROWS);
+          read_address_o = settings.vector_base + (first_q << LOG_ROWS);
           read_beats_o   = 32'(ROWS);
         end
       end
       READ_KEY: begin
         read_valid_o   = 1'b1;
-        read_address_o = settings_q.key_base;
-        read_beats_o   = settings_q.key_beats;
+        read_address_o = settings.key_base;
+        read_beats_o   = settings.key_beats;
       end
       READ_SWITCH: begin
         read_valid_o   = 1'b1;
-        read_address_o = settings_q.switch_base;
-        read_beats_o   = settings_q.switch_beats;
+        read_address_o = settings.switch_base;
+        read_beats_o   = settings.switch_beats;
       end
       default: ;
     endcase
 
     write_valid_o = state_q == STORE && op_ready_i && !to_result_o;
-    write_beats_o = 32'(settings_q.tlwe_rows);
+    write_beats_o = 32'(settings.tlwe_rows);
     case (opcode_q)
       OP_BOOTSTRAP: write_address_o = register_address(second_q);
       OP_PUSH: write_address_o = stack_address(stack_q);
@@ -405,31 +417,7 @@ module engine_sequencer
         second_q <= cmd_tdata_i[95:64];
         cycles_q <= '0;
         case (cmd_tdata_i[7:0])
-          OP_SET: begin
-            case (cmd_tdata_i[39:32])
-              8'd0: {settings_q.compensated, settings_q.goldilocks} <= cmd_tdata_i[65:64];
-              8'd1: settings_q.lwe_dimension <= cmd_tdata_i[79:64];
-              8'd2: settings_q.tlwe_rows <= cmd_tdata_i[79:64];
-              8'd3: settings_q.levels <= cmd_tdata_i[71:64];
-              8'd4: settings_q.gadget[0].offset <= cmd_tdata_i[127:64];
-              8'd5: settings_q.gadget[0].log2_base <= cmd_tdata_i[69:64];
-              8'd6: settings_q.gadget[1].offset <= cmd_tdata_i[127:64];
-              8'd7: settings_q.gadget[1].log2_base <= cmd_tdata_i[69:64];
-              8'd8: settings_q.switch_levels <= cmd_tdata_i[71:64];
-              8'd9: settings_q.switch_gadget.offset <= cmd_tdata_i[127:64];
-              8'd10: settings_q.switch_gadget.log2_base <= cmd_tdata_i[69:64];
-              8'd11: settings_q.switch_sets <= cmd_tdata_i[71:64];
-              8'd12: settings_q.key_base <= cmd_tdata_i[95:64];
-              8'd13: settings_q.key_beats <= cmd_tdata_i[95:64];
-              8'd14: settings_q.switch_base <= cmd_tdata_i[95:64];
-              8'd15: settings_q.switch_beats <= cmd_tdata_i[95:64];
-              8'd16: settings_q.vector_base <= cmd_tdata_i[95:64];
-              8'd17: settings_q.register_base <= cmd_tdata_i[95:64];
-              8'd18: settings_q.register_log2_stride <= cmd_tdata_i[68:64];
-              8'd19: settings_q.stack_base <= cmd_tdata_i[95:64];
-              default: ;
-            endcase
-          end
+          OP_SET: ;
           OP_RETURN, OP_MOVE, OP_PUSH, OP_POP, OP_BOOTSTRAP, OP_HOM_ADD, OP_HOM_SUB, OP_HOM_INT_MULT:
           state_q <= READ_FIRST;
           default: state_q <= RESPOND;
@@ -445,7 +433,6 @@ module engine_sequencer
       if (op_taken) begin
         index_q <= '0;
         row_q <= '0;
-        errors_q <= '0;
         case (opcode_q)
           OP_BOOTSTRAP: state_q <= SWITCH_FEED;
           OP_HOM_ADD, OP_HOM_SUB: state_q <= LOAD_SECOND;
@@ -466,10 +453,9 @@ module engine_sequencer
       SWITCH_WORDS: begin
         lane_q   <= lane_q + 1'b1;
         index_q  <= index_q + 1'b1;
-        errors_q <= errors_q + 80'(signed'(rounding_error));
         if (is_body) begin
           // X^-b.
-          exponent_q <= -compensated[63-:EXPONENT_BITS];
+          exponent_q <= -body_exponent;
           state_q <= LOAD_VECTOR;
         end else if (lane_q == (LOG_LANES + 1)'(2 * VECTOR - 1)) begin
           row_q   <= row_q + 1'b1;
@@ -494,7 +480,7 @@ module engine_sequencer
       SUBTRACT:
       if (op_taken) begin
         level_q <= '0;
-        for (int circuit = 0; circuit < 2; circuit++) digit_shift_q[circuit] <= -settings_q.gadget[circuit].log2_base;
+        for (int circuit = 0; circuit < 2; circuit++) digit_shift_q[circuit] <= -settings.gadget[circuit].log2_base;
         state_q <= DIGIT;
       end
       DIGIT: if (op_taken) state_q <= FORWARD;
@@ -504,7 +490,7 @@ module engine_sequencer
       if (op_taken) begin
         level_q <= level_q + 1'b1;
         for (int circuit = 0; circuit < 2; circuit++)
-        digit_shift_q[circuit] <= digit_shift_q[circuit] - settings_q.gadget[circuit].log2_base;
+        digit_shift_q[circuit] <= digit_shift_q[circuit] - settings.gadget[circuit].log2_base;
         state_q <= last_level ? BACKWARD : DIGIT;
       end
       BACKWARD: if (op_taken) state_q <= ACCUMULATE;
@@ -534,16 +520,16 @@ module engine_sequencer
       KEY_WORD: begin
         lane_q <= lane_q + 1'b1;
         key_word_q <= (row_q == 0 && lane_q == 0) || word_q[0] == 0 ? word_q[0] :
-            settings_q.goldilocks ? P - word_q[0] : 64'(-word_q[0][31:0]);
+            settings.goldilocks ? P - word_q[0] : 64'(-word_q[0][31:0]);
         state_q <= KEY_TORUS;
       end
       KEY_TORUS: begin
-        key_word_q <= settings_q.goldilocks ? key_word_q + 64'(key_word_q[63:32]) + 64'(key_word_q[31]) : key_word_q << 32;
+        key_word_q <= settings.goldilocks ? key_word_q + 64'(key_word_q[63:32]) + 64'(key_word_q[31]) : key_word_q << 32;
         state_q <= KEY_FIELD;
       end
       KEY_FIELD: begin
-        key_word_q <= key_word_q + settings_q.switch_gadget.offset;
-        key_shift_q <= -settings_q.switch_gadget.log2_base;
+        key_word_q <= key_word_q + settings.switch_gadget.offset;
+        key_shift_q <= -settings.switch_gadget.log2_base;
         level_q <= '0;
         state_q <= KEY_DIGIT;
       end
@@ -554,9 +540,9 @@ module engine_sequencer
       KEY_ROW:
       if (op_taken) begin
         level_q <= level_q + 1'b1;
-        key_shift_q <= key_shift_q - settings_q.switch_gadget.log2_base;
+        key_shift_q <= key_shift_q - settings.switch_gadget.log2_base;
         set_q <= last_set ? '0 : set_q + 1'b1;
-        set_row_q <= last_set ? '0 : set_row_q + 20'(settings_q.tlwe_rows);
+        set_row_q <= last_set ? '0 : set_row_q + 20'(settings.tlwe_rows);
         if (last_set) fresh_q <= 1'b0;
         if (!last_switch_level) begin
           state_q <= KEY_DIGIT;
@@ -574,11 +560,11 @@ module engine_sequencer
       SETS_FIRST, SETS_ADD:
       if (op_taken) begin
         set_q <= set_q + 1'b1;
-        set_row_q <= set_row_q + 20'(settings_q.tlwe_rows);
+        set_row_q <= set_row_q + 20'(settings.tlwe_rows);
         state_q <= last_set ? NEGATE : SETS_MOVE;
       end
       SETS_MOVE: if (op_taken) state_q <= SETS_ADD;
-      NEGATE: if (op_taken) state_q <= settings_q.goldilocks ? EXPAND : ADD_BODY;
+      NEGATE: if (op_taken) state_q <= settings.goldilocks ? EXPAND : ADD_BODY;
       EXPAND: if (op_taken) state_q <= ADD_BODY;
       ADD_BODY: if (op_taken) state_q <= STORE;
 

@@ -3,7 +3,7 @@
 //
 // PORTS AXI4 ports of WIDTH bits stand side by side: a beat of the stream is one beat of each port, all at the same address. A descriptor
 // (first address and number of beats) is taken where desc_ready_o is set. A beat is spoken for by take_i while available_o is set; its data are
-// at data_o TAKE_LATENCY cycles later.
+// at data_o TAKE_LATENCY cycles later. filled_o beats can be spoken for.
 //
 // PORTS: 1 or more. WIDTH: 32 to 1024, a power of two. LOG_DEPTH: 5 to 12, log2 of the buffer's beats; it must hold what comes
 // within the memory's latency for the stream not to stall. TAKE_LATENCY: 3 to 16.
@@ -21,6 +21,7 @@ module memory_reader #(
     input logic [31:0] desc_address_i,
     input logic [31:0] desc_beats_i,
     output logic available_o,
+    output logic [LOG_DEPTH:0] filled_o,
     input logic take_i,
     output logic [PORTS-1:0][WIDTH-1:0] data_o,
     output logic [PORTS-1:0] m_axi_arvalid,
@@ -47,6 +48,12 @@ module memory_reader #(
   logic [PORTS-1:0] port_ready, port_available;
   assign desc_ready_o = &port_ready;
   assign available_o  = &port_available;
+
+  logic [LOG_DEPTH:0] port_filled[PORTS];
+  always_comb begin
+    filled_o = port_filled[0];
+    for (int port = 1; port < PORTS; port++) if (port_filled[port] < filled_o) filled_o = port_filled[port];
+  end
 
   for (genvar port = 0; port < PORTS; port++) begin : gen_port
     logic desc_valid, desc_ready;
@@ -92,6 +99,7 @@ module memory_reader #(
     assign ar_sent = m_axi_arvalid[port] && m_axi_arready[port];
     assign r_taken = m_axi_rvalid[port];
     assign port_available[port] = filled_q != 0;
+    assign port_filled[port] = filled_q;
 
     always_ff @(posedge clk_i) begin
       if (desc_valid && desc_ready) begin

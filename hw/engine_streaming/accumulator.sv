@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// One polynomial of the accumulator, in two copies: one is read straight, the other turned by X^exponent.
+// One polynomial of the accumulator, in two copies: one is read straight, the other turned by X^exponent. Both are written with the same word
+// but where a polynomial is turned from one to the other.
 //
 // A beat is 2^LOG_LANES words of one column: beat (column, row), lane x is coefficient ((row·2^LOG_LANES + x)·C + column), with N = R·C,
 // C = 2^LOG_COLUMNS. All reads and writes take whole beats, and X^a moves a column to a column, so the bank of a word is its lane: neither copy
@@ -15,7 +16,8 @@ module accumulator #(
     localparam int BEAT_BITS = LOG_N - LOG_LANES
 ) (
     input logic clk_i,
-    input logic write_i,
+    input logic write_straight_i,
+    input logic write_turned_i,
     input logic [BEAT_BITS-1:0] write_beat_i,
     input logic [63:0] word_i[LANES],
     input logic [BEAT_BITS-1:0] straight_beat_i,
@@ -52,7 +54,7 @@ module accumulator #(
     logic [LOG_HEIGHT:0] bank_row, lane_row;
     logic [BEAT_BITS-1:0] bank_beat;
     assign bank_row = row - back[ROW_BITS-1:LOG_LANES] - (LOG_HEIGHT + 1)'({1'b0, LOG_LANES'(lane)} + {1'b0, shift} >= (LOG_LANES + 1)'(LANES));
-    assign lane_row = row - back[ROW_BITS-1:LOG_LANES] - (LOG_HEIGHT + 1)'(LOG_LANES'(lane) < shift);
+    assign lane_row = row - back[ROW_BITS-1:LOG_LANES] - (LOG_HEIGHT + 1)'((LOG_LANES + 1)'(lane) < {1'b0, shift});
     assign negative[lane] = lane_row[LOG_HEIGHT];
     assign bank_beat = (BEAT_BITS'(from_column) << LOG_HEIGHT) | (BEAT_BITS'(bank_row) & BEAT_BITS'((1 << LOG_HEIGHT) - 1));
 
@@ -61,7 +63,7 @@ module accumulator #(
         .DEPTH(1 << BEAT_BITS)
     ) i_straight (
         .clk_i,
-        .we_i(write_i),
+        .we_i(write_straight_i),
         .waddr_i(write_beat_i),
         .wdata_i(word_i[lane]),
         .raddr_i(straight_beat_i),
@@ -73,7 +75,7 @@ module accumulator #(
         .DEPTH(1 << BEAT_BITS)
     ) i_turned (
         .clk_i,
-        .we_i(write_i),
+        .we_i(write_turned_i),
         .waddr_i(write_beat_i),
         .wdata_i(word_i[lane]),
         .raddr_i(bank_beat),

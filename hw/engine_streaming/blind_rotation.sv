@@ -9,6 +9,9 @@
 // Key beats hold P words of column 0, then P of column 1, for each step, row, and beat of the transform's output; the rows of component 0 come
 // first. `key_filled_i` beats are there; `key_take_i` takes one, whose words are at key_i three cycles later, as `memory_reader` does.
 //
+// Before the first step both polynomials are loaded; then they are turned by X^exponent: from the copy that is read turned to the other, and
+// back. While nothing is under way, the multipliers make sums t + u·w of words from outside (pass_i).
+//
 // Cycles of a step: rows·N/P + 2·transform + 47, and 2 more if component 0 has one level only, which then waits for the body's sum.
 //
 // LOG_N: 6 to 14, even. LOG_LANES: LOG_N/4 to LOG_N/2. DIGIT_BITS: 1 to 25, bits of the largest digit.
@@ -33,12 +36,18 @@ module blind_rotation
     input logic [15:0] key_filled_i,
     output logic key_take_o,
     input logic [63:0] key_i[2*LANES],
-    // Both polynomials, a beat each at a time; only while no step is under way.
+    // Both polynomials, a beat of each at a time in their order; only while no step is under way. With the last they are turned.
     input logic load_i,
     input logic [BEAT_BITS-1:0] beat_i,
     input logic [63:0] word_i[2*LANES],
     output logic [63:0] word_o[2*LANES],  // of beat_i, two cycles later
-    output logic idle_o
+    output logic idle_o,
+    // Sums of words from outside; the addend comes PRODUCT cycles later than the word, and the sum a cycle after it.
+    input logic pass_i,
+    input logic [63:0] pass_word_i[2*LANES],
+    input logic [63:0] pass_factor_i,
+    input logic [63:0] pass_addend_i[2*LANES],
+    output logic [63:0] pass_sum_o[2*LANES]
 );
   localparam int LOG_COLUMNS = LOG_N / 2;
   localparam int LOG_HEIGHT = BEAT_BITS - LOG_COLUMNS;
@@ -47,6 +56,7 @@ module blind_rotation
   localparam logic [BEAT_BITS-1:0] LAST_BEAT = '1;
   localparam int TAKE = 3;
   localparam int PRODUCT = toroid_pkg::goldilocks_mul_latency(24, 17);
+  localparam int TURN = 4;  // from a turned read to words with their signs
   localparam int SUMMED = TAKE + PRODUCT + 1;  // from the transform's output to sums
   localparam int READ = toroid_pkg::ram_latency(1'b1);
   localparam int DIGITS = 13;  // from a read of the accumulator to twisted digits
@@ -58,6 +68,7 @@ module blind_rotation
   // Rows of the key, frame by frame.
   typedef struct packed {
     logic valid;
+    logic turn;  // the beat is turned only
     logic component;
     logic [5:0] shift;
     logic [BEAT_BITS-1:0] beat;
@@ -69,9 +80,12 @@ module blind_rotation
   logic [5:0] shift_q;
   logic [15:0] spoken_q;
   logic [1:0] ready_q;  // polynomials that hold all that was added to them
+  logic turns_q, copies_q;
+  logic [READ-1:0] copying_q;
+  logic [BEAT_BITS-1:0] copy_beat_q[READ];
 
   assign last_row = component_q && level_q + 8'd1 == levels_i[1];
-  assign go = beat_q != '0 || (step_valid_i && ready_q[component_q] && key_filled_i >= spoken_q + 16'(1 << BEAT_BITS));
+  assign go = !turns_q && !copies_q && (beat_q != '0 || (step_valid_i && ready_q[component_q] && key_filled_i >= spoken_q + 16'(1 << BEAT_BITS)));
   assign step_ready_o = go && beat_q == LAST_BEAT && last_row;
 
   // Transform.
@@ -123,10 +137,10 @@ module blind_rotation
   logic [READ:0] returning_q, return_first_q;
 
   always_ff @(posedge clk_i) begin
-    issue_q[0] <= '{valid: go, component: component_q, shift: shift_q, beat: beat_q};
+    issue_q[0] <= '{valid: go, turn: turns_q, component: component_q, shift: shift_q, beat: beat_q};
     for (int stage = 1; stage <= DIGITS; stage++) issue_q[stage] <= issue_q[stage-1];
+    if (go || turns_q || copies_q) beat_q <= beat_q + 1'b1;
     if (go) begin
-      beat_q <= beat_q + 1'b1;
       if (beat_q == LAST_BEAT) begin
         level_q <= level_q + 8'd1;
         shift_q <= shift_q - gadget_i[component_q].log2_base;
@@ -141,10 +155,22 @@ module blind_rotation
     if (step_ready_o) ready_q <= '0;
     if (product_q[SUMMED+1].valid && product_q[SUMMED+1].inverse && product_q[SUMMED+1].beat == LAST_BEAT)
       ready_q[product_q[SUMMED+1].last] <= 1'b1;
-    if (load_i && beat_i == LAST_BEAT) begin
-      ready_q <= '1;
+    if (load_i) begin
+      ready_q <= '0;
       shift_q <= -gadget_i[0].log2_base;
+      if (beat_i == LAST_BEAT) turns_q <= 1'b1;
     end
+    if (turns_q && beat_q == LAST_BEAT) begin
+      component_q <= !component_q;
+      if (component_q) turns_q <= 1'b0;
+    end
+    // The other copy is whole.
+    if (issue_q[TURN].turn && issue_q[TURN].component && issue_q[TURN].beat == LAST_BEAT) copies_q <= 1'b1;
+    if (copies_q && beat_q == LAST_BEAT) copies_q <= 1'b0;
+    copying_q <= {copying_q[READ-2:0], copies_q};
+    copy_beat_q[0] <= beat_q;
+    for (int stage = 1; stage < READ; stage++) copy_beat_q[stage] <= copy_beat_q[stage-1];
+    if (copying_q[READ-1] && copy_beat_q[READ-1] == LAST_BEAT) ready_q <= '1;
 
     product_q[0] <= product;
     for (int stage = 1; stage < SUMMED + 3; stage++) product_q[stage] <= product_q[stage-1];
@@ -166,39 +192,45 @@ module blind_rotation
     return_first_q <= {return_first_q[READ-1:0], returns_q && return_beat_q == '0};
 
     if (!rst_ni) begin
-      for (int stage = 0; stage <= DIGITS; stage++) issue_q[stage].valid <= 1'b0;
+      for (int stage = 0; stage <= DIGITS; stage++) {issue_q[stage].valid, issue_q[stage].turn} <= '0;
       for (int stage = 0; stage < SUMMED + 3; stage++) product_q[stage].valid <= 1'b0;
       beat_q <= '0;
       component_q <= 1'b0;
       level_q <= '0;
       spoken_q <= '0;
       ready_q <= '0;
+      turns_q <= 1'b0;
+      copies_q <= 1'b0;
+      copying_q <= '0;
       out_row_q <= '0;
       out_body_q <= 1'b0;
       returns_q <= 1'b0;
       return_beat_q <= '0;
       returning_q <= '0;
+      return_first_q <= '0;
     end
   end
   assign idle_o = &ready_q && beat_q == '0;
 
   // Accumulator.
-  logic [63:0] straight[2][LANES], turned[2][LANES], added_q[LANES], loaded[2][LANES];
+  logic [63:0] straight[2][LANES], turned[2][LANES], to_q[LANES], added_q[LANES], loaded[2][LANES];
   logic [LANES-1:0] negative[2];
   logic adds, reads_sum;
   assign adds = product_q[SUMMED+1].valid && product_q[SUMMED+1].inverse;
   assign reads_sum = product_q[SUMMED-READ-1].valid && product_q[SUMMED-READ-1].inverse;
 
   for (genvar part = 0; part < 2; part++) begin : gen_accumulator
-    logic [BEAT_BITS-1:0] straight_beat;
-    logic writes;
+    logic [BEAT_BITS-1:0] straight_beat, write_beat;
+    logic writes, turns;
     assign writes = adds && product_q[SUMMED+1].last == 1'(part);
+    assign turns = issue_q[TURN].turn && issue_q[TURN].component == 1'(part);
+    assign write_beat = load_i ? beat_i : turns ? issue_q[TURN].beat : copying_q[READ-1] ? copy_beat_q[READ-1] : product_q[SUMMED+1].beat;
     // A polynomial is added to, or read for its digits, or read from outside.
     assign straight_beat = reads_sum && product_q[SUMMED-READ-1].last == 1'(part) ? product_q[SUMMED-READ-1].beat :
-        issue_q[1].valid ? issue_q[1].beat : beat_i;
+        issue_q[1].valid ? issue_q[1].beat : copies_q ? beat_q : beat_i;
     always_comb
       for (int lane = 0; lane < LANES; lane++) begin
-        loaded[part][lane] = load_i ? word_i[part*LANES+lane] : added_q[lane];
+        loaded[part][lane] = load_i ? word_i[part*LANES+lane] : turns ? to_q[lane] : copying_q[READ-1] ? straight[part][lane] : added_q[lane];
         word_o[part*LANES+lane] = straight[part][lane];
       end
     accumulator #(
@@ -207,8 +239,9 @@ module blind_rotation
         .LOG_LANES(LOG_LANES)
     ) i_accumulator (
         .clk_i,
-        .write_i(load_i || writes),
-        .write_beat_i(load_i ? beat_i : product_q[SUMMED+1].beat),
+        .write_straight_i(load_i || writes || turns),
+        .write_turned_i(load_i || writes || copying_q[READ-1]),
+        .write_beat_i(write_beat),
         .word_i(loaded[part]),
         .straight_beat_i(straight_beat),
         .straight_o(straight[part]),
@@ -238,7 +271,7 @@ module blind_rotation
     localparam logic [HEIGHT*64-1:0] ROOTS = roots(lane);
     localparam int CHOICE_BITS = toroid_pkg::index_width(HEIGHT);
 
-    logic [63:0] from_q, to_q, difference_q;
+    logic [63:0] from_q, difference_q;
     // verilator lint_off UNUSEDSIGNAL
     logic [63:0] digit;
     logic [31:0] signed_digit;
@@ -246,11 +279,11 @@ module blind_rotation
     logic [64:0] field_difference;
     logic [31:0] minus, torus_sum;
     assign minus = -turned[issue_q[3].component][lane][31:0];
-    assign field_difference = 65'(to_q) - 65'(from_q);
+    assign field_difference = 65'(to_q[lane]) - 65'(from_q);
 
     always_ff @(posedge clk_i) begin
       // Of the word that is turned, or its negative.
-      to_q <= !negative[issue_q[3].component][lane] || turned[issue_q[3].component][lane] == '0 ? turned[issue_q[3].component][lane] :
+      to_q[lane] <= !negative[issue_q[3].component][lane] || turned[issue_q[3].component][lane] == '0 ? turned[issue_q[3].component][lane] :
           goldilocks_i ? P - turned[issue_q[3].component][lane] : {32'b0, minus};
       from_q <= straight[issue_q[3].component][lane];
       difference_q <= !goldilocks_i ? 64'(field_difference[31:0]) : field_difference[64] ? field_difference[63:0] + P : field_difference[63:0];
@@ -278,14 +311,17 @@ module blind_rotation
         .word_o(twisted[lane])
     );
 
-    assign factor[lane][0] = product_q[TAKE-1].inverse ? ROOTS[64*(32'(product_q[TAKE-1].beat)&(HEIGHT-1))+:64] : key_i[lane];
-    assign factor[lane][1] = key_i[LANES+lane];
+    assign factor[lane][0] = pass_i ? pass_factor_i : product_q[TAKE-1].inverse ? ROOTS[64*(32'(product_q[TAKE-1].beat)&(HEIGHT-1))+:64] : key_i[lane];
+    assign factor[lane][1] = pass_i ? pass_factor_i : key_i[LANES+lane];
 
-    logic [1:0][63:0] addend;
-    assign addend = product_q[SUMMED-2].fresh ? '0 : read_sum[lane];
+    logic [1:0][63:0] word, addend;
+    assign word = pass_i ? {pass_word_i[LANES+lane], pass_word_i[lane]} : {2{out_word_q[TAKE-1][lane]}};
+    assign addend = pass_i ? {pass_addend_i[LANES+lane], pass_addend_i[lane]} : product_q[SUMMED-2].fresh ? '0 : read_sum[lane];
+    assign pass_sum_o[lane] = sum[lane][0];
+    assign pass_sum_o[LANES+lane] = sum[lane][1];
     product_lane i_product (
         .clk_i,
-        .word_i(out_word_q[TAKE-1][lane]),
+        .word_i(word),
         .factor_i(factor[lane]),
         .sum_i(addend),
         .sum_o(sum[lane])

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Constants of the streaming engine: roots of unity modulo p = 2^64 - 2^32 + 1, as constant functions.
+// Constants and types of the streaming engine: roots of unity modulo p = 2^64 - 2^32 + 1, as constant functions, and what is done with rows of
+// TLWE samples.
 package engine_streaming_pkg;
   localparam logic [63:0] P = toroid_pkg::GOLDILOCKS;
   localparam int MOST_LOG_N = 17;
@@ -28,4 +29,25 @@ package engine_streaming_pkg;
     psi_power = 64'd1;
     for (int factor = 0; factor < exponent; factor++) psi_power = product(psi_power, psi(log_n));
   endfunction
+
+  // Operations on rows of the sample at work, each 2·P words. Rows become t + u·w modulo p, by the multipliers of blind rotation.
+  typedef enum logic [1:0] {
+    ROW_STREAM,  // u from memory
+    ROW_SUM,  // u of the key switch
+    ROW_BODY,  // u = 1 at the body, 0 at the mask
+    ROW_STORE  // rows go to main memory or to the result stream
+  } row_source_e;
+
+  typedef enum logic [1:0] {
+    ADD_ZERO,
+    ADD_SAMPLE,  // the row
+    ADD_TOP_BIT  // bit 31 of u
+  } row_addend_e;
+
+  typedef struct packed {
+    row_source_e u;
+    row_addend_e t;
+    logic torus32;  // the result is brought to the 32-bit torus
+    logic [63:0] factor;
+  } row_operation_t;
 endpackage

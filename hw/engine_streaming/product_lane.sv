@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Two multipliers of one lane: the products of a transformed digit with both columns of a row of the bootstrapping key, added to their sums so
-// far; or, after an inverse transform, the product of its word with a constant of the lane (column 0 only).
+// far; or, after an inverse transform, the product of its word with a constant of the lane (column 0 only); or what a pass asks for.
 //
 // sum_i must come PRODUCT cycles after its word. Latency: PRODUCT + 1 cycles, PRODUCT that of `goldilocks_mul`.
 module product_lane (
     input logic clk_i,
-    input logic [63:0] word_i,
+    input logic [1:0][63:0] word_i,
     input logic [1:0][63:0] factor_i,
     input logic [1:0][63:0] sum_i,
     output logic [1:0][63:0] sum_o
@@ -17,7 +17,7 @@ module product_lane (
     logic [63:0] product, sum;
     goldilocks_mul i_mul (
         .clk_i,
-        .a_i(word_i),
+        .a_i(word_i[column]),
         .b_i(factor_i[column]),
         .p_o(product)
     );
