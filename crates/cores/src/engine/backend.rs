@@ -15,7 +15,7 @@ use toroid_tfhe::params::ParamSet;
 use toroid_tfhe::seeded::KeyForm;
 
 use super::layout::{self, BootstrappingKey};
-use super::{Command, Engine, EngineError, Shape};
+use super::{Command, Engine, EngineError, Form, Shape};
 use toroid_sim::memory::Timing;
 use toroid_sim::model::{Model, Options};
 use toroid_task::Progress;
@@ -59,6 +59,7 @@ impl RtlStatistics {
 /// Runs instructions on the simulated engine, one at a time.
 #[derive(Debug)]
 pub struct RtlBackend {
+    form: Form,
     log_lanes: u32,
     timing: Timing,
     progress: Progress,
@@ -76,7 +77,18 @@ impl RtlBackend {
     /// A back end whose circuits have 2^`log_lanes` banks and half as many butterflies each. Simulators are made at first use.
     #[must_use]
     pub fn new(log_lanes: u32, timing: Timing) -> RtlBackend {
+        RtlBackend::of(Form::InPlace, log_lanes, timing)
+    }
+
+    /// A back end on the streaming engine with 2^`log_lanes` words a cycle through its transform.
+    #[must_use]
+    pub fn streaming(log_lanes: u32, timing: Timing) -> RtlBackend {
+        RtlBackend::of(Form::Streaming, log_lanes, timing)
+    }
+
+    fn of(form: Form, log_lanes: u32, timing: Timing) -> RtlBackend {
         RtlBackend {
+            form,
             log_lanes,
             timing,
             progress: Progress::none(),
@@ -109,7 +121,10 @@ impl RtlBackend {
     }
 
     fn model(&self, params: &ParamSet) -> Result<(Model, Shape), BackendError> {
-        let shape = Shape::new(params, self.log_lanes)?;
+        let shape = match self.form {
+            Form::InPlace => Shape::new(params, self.log_lanes)?,
+            Form::Streaming => Shape::streaming(params, self.log_lanes)?,
+        };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(model) = state.models.get(&shape.log_n()) {
             return Ok((model.clone(), shape));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::layout::{self, Shape};
+use super::layout::{self, Form, Shape};
 use super::{EngineError, formula};
 use crate::sources;
 use toroid_sim::memory::{AxiMemory, Memory, Shared, Timing};
@@ -98,10 +98,26 @@ impl Map {
 /// # Errors
 /// [`EngineError`] for a shape that it is not made for.
 pub fn design(shape: Shape) -> Result<Design, EngineError> {
-    design_of(shape.log_n(), shape.log_lanes)
+    match shape.form {
+        Form::InPlace => design_of(shape.log_n(), shape.log_lanes),
+        Form::Streaming => streaming_design_of(shape.log_n(), shape.log_lanes - 1),
+    }
 }
 
-/// The design of the engine for N = 2^`log_n` and 2^`log_lanes` lanes.
+/// The design of the streaming engine for N = 2^`log_n` and 2^`log_lanes` words a cycle through its transform.
+///
+/// # Errors
+/// If the core's sources are not there.
+pub fn streaming_design_of(log_n: u32, log_lanes: u32) -> Result<Design, EngineError> {
+    let rom = crate::stream_transform::twiddle_rom(log_n, log_lanes)
+        .map_err(|error| EngineError::Unsupported(error.to_string()))?;
+    Ok(sources::design("engine_streaming")?
+        .with("LOG_N", u64::from(log_n))
+        .with("LOG_LANES", u64::from(log_lanes))
+        .with_file("TWIDDLE_FILE", "twiddles.hex", rom.into_bytes()))
+}
+
+/// The design of the engine in place for N = 2^`log_n` and 2^`log_lanes` lanes.
 ///
 /// # Errors
 /// If the core's sources are not there.
@@ -194,12 +210,18 @@ impl Engine<'_> {
         let offset = |gadget| layout::digit_offset(params.modulus, gadget);
         let modes = u64::from(params.modulus == ModulusKind::Goldilocks)
             | u64::from(params.modulus_switch == ModulusSwitch::MeanCompensated) << 1;
-        // In the order of the numbers in `hw/engine/engine_sequencer.sv`.
+        let levels = match shape.form {
+            Form::InPlace => shape.levels() as u64,
+            Form::Streaming => {
+                params.gadget.levels as u64 | (shape.body_gadget().levels as u64) << 8
+            }
+        };
+        // In the order of the numbers in `hw/engine/engine_settings.sv`.
         let settings = [
             modes,
             params.lwe_dimension as u64,
             shape.lwe_rows() as u64,
-            shape.levels() as u64,
+            levels,
             offset(params.gadget),
             params.gadget.log2_base.into(),
             offset(shape.body_gadget()),

@@ -1,9 +1,10 @@
-//! Cycles of the engine, from its shape: what `hw/engine` takes where main memory keeps up.
+//! Cycles of an engine, from its shape: what `hw/engine` or `hw/engine_streaming` takes where main memory keeps up.
 
 use toroid_tfhe::params::ModulusKind;
 
-use super::layout::Shape;
+use super::layout::{Form, Shape};
 use crate::ntt_inplace::transform_beats;
+use crate::stream_transform;
 
 /// Cycles from a beat until another may read what it wrote: 7 to the operands, 13 in the butterflies, 5 back to memory.
 pub const HAZARD: u64 = 25;
@@ -15,11 +16,11 @@ const DRAIN: u64 = HAZARD + 4 + 1;
 /// Cycles of one step of blind rotation, by what they are spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepCycles {
-    /// Transforms: l forward, one back, each on both polynomials.
+    /// Transforms: l forward, one back, each on both polynomials; of the streaming engine, the way of a word there and back.
     pub transforms: u64,
-    /// Products with the bootstrapping key.
+    /// Products with the bootstrapping key, which the streaming engine makes while rows are transformed.
     pub products: u64,
-    /// Rotation, difference, digits, accumulation.
+    /// Rotation, difference, digits, accumulation; of the streaming engine, the way of a word through all but the transform.
     pub vectors: u64,
 }
 
@@ -34,6 +35,28 @@ impl StepCycles {
 /// One step of blind rotation (a CMux).
 #[must_use]
 pub fn step(shape: Shape) -> StepCycles {
+    match shape.form {
+        Form::InPlace => step_in_place(shape),
+        Form::Streaming => step_streaming(shape),
+    }
+}
+
+fn step_streaming(shape: Shape) -> StepCycles {
+    let latency = stream_transform::latency(shape.log_n(), shape.log_lanes - 1);
+    // A single row of the mask waits for the sums of the body in the step before.
+    let wait = if shape.params.gadget.levels == 1 {
+        2
+    } else {
+        0
+    };
+    StepCycles {
+        transforms: 2 * latency,
+        products: (shape.params.ggsw_rows() * shape.rows()) as u64,
+        vectors: 47 + wait,
+    }
+}
+
+fn step_in_place(shape: Shape) -> StepCycles {
     let (rows, levels) = (shape.rows() as u64, shape.levels() as u64);
     let (log_n, log_lanes) = (shape.log_n(), shape.log_lanes);
     let forward = transform_beats(log_n, log_lanes, false, HAZARD);
@@ -70,6 +93,30 @@ impl BootstrapCycles {
 /// A bootstrap, but for the memory's latency before its first beat and after its last.
 #[must_use]
 pub fn bootstrap(shape: Shape) -> BootstrapCycles {
+    match shape.form {
+        Form::InPlace => bootstrap_in_place(shape),
+        Form::Streaming => bootstrap_streaming(shape),
+    }
+}
+
+fn bootstrap_streaming(shape: Shape) -> BootstrapCycles {
+    let params = shape.params;
+    let (rows, lwe_rows) = (shape.rows() as u64, shape.lwe_rows() as u64);
+    // An operation on the rows of a sample, and the cycle that takes it.
+    let pass = lwe_rows + PASS;
+    // Descriptors, the sample, its words row by row, the test vector, which is turned and copied.
+    let start = 5 + pass + lwe_rows * 3 + params.lwe_words() as u64 + 4 * rows + 13;
+    // Two words at a time.
+    let digits = params.key_switching_samples() as u64 / 2 * lwe_rows.max(4);
+    BootstrapCycles {
+        steps: step(shape),
+        count: params.lwe_dimension as u64,
+        start,
+        switch: 16 + digits + 3 * pass,
+    }
+}
+
+fn bootstrap_in_place(shape: Shape) -> BootstrapCycles {
     let params = shape.params;
     let (rows, vector, lanes) = (
         shape.rows() as u64,
@@ -96,6 +143,9 @@ pub fn bootstrap(shape: Shape) -> BootstrapCycles {
         switch,
     }
 }
+
+/// Cycles from the last row of an operation on a sample in the streaming engine to the next operation.
+const PASS: u64 = 19;
 
 /// Cycles from the operation that fetches a row for the scalar unit until its words are there.
 const FEED: u64 = 9;

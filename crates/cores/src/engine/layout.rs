@@ -1,5 +1,5 @@
-//! Keys, samples and test vectors as the engine's main memory holds them (see `hw/engine/engine.sv`): words of 64 bits, in
-//! beats of LANES words.
+//! Keys, samples and test vectors as the main memory of an engine holds them (see `hw/engine/engine.sv` and
+//! `hw/engine_streaming/engine_streaming.sv`): words of 64 bits, in beats of LANES words.
 
 use rayon::prelude::*;
 use toroid_ring::goldilocks;
@@ -11,21 +11,45 @@ use toroid_tfhe::{TfheError, bodies};
 
 use super::EngineError;
 
+/// Which engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// `hw/engine`: polynomials are in their own order.
+    InPlace,
+    /// `hw/engine_streaming`: polynomials are in the order of columns, where column c of C = sqrt(N) has the coefficients i·C + c.
+    Streaming,
+}
+
 /// The shape of an engine that runs a parameter set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     /// The set.
     pub params: ParamSet,
-    /// log2 of LANES.
+    /// The engine.
+    pub form: Form,
+    /// log2 of LANES, the words of a beat of main memory.
     pub log_lanes: u32,
 }
 
 impl Shape {
-    /// The shape for a set.
+    /// The shape of the engine in place for a set.
     ///
     /// # Errors
     /// [`EngineError::Unsupported`] for what the engine does not do.
     pub fn new(params: &ParamSet, log_lanes: u32) -> Result<Shape, EngineError> {
+        Shape::of(Form::InPlace, params, log_lanes)
+    }
+
+    /// The shape of the streaming engine for a set, with 2^`log_lanes` words a cycle through its transform and twice as many in a
+    /// beat of main memory.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`] for what the engine does not do.
+    pub fn streaming(params: &ParamSet, log_lanes: u32) -> Result<Shape, EngineError> {
+        Shape::of(Form::Streaming, params, log_lanes + 1)
+    }
+
+    fn of(form: Form, params: &ParamSet, log_lanes: u32) -> Result<Shape, EngineError> {
         let unsupported = |reason: String| Err(EngineError::Unsupported(reason));
         if params.is_wide() {
             return unsupported(format!(
@@ -35,21 +59,38 @@ impl Shape {
         }
         if params.glwe_dimension != 1 {
             return unsupported(format!(
-                "the parameter set {} has k = {}; the engine's two circuits are for k = 1",
+                "the parameter set {} has k = {}; the engine is for k = 1",
                 params.name, params.glwe_dimension
             ));
         }
         let log_n = params.ring_degree.trailing_zeros();
-        if !(6..=16).contains(&log_n) || !(2..=8).contains(&log_lanes) || log_lanes + 4 > log_n {
-            return unsupported(format!(
-                "expected 2^6 to 2^16 coefficients and 2^2 to 2^8 lanes, at most a 16th of the coefficients; found 2^{log_n} and 2^{log_lanes}"
-            ));
+        match form {
+            Form::InPlace
+                if !(6..=16).contains(&log_n)
+                    || !(2..=8).contains(&log_lanes)
+                    || log_lanes + 4 > log_n =>
+            {
+                return unsupported(format!(
+                    "expected 2^6 to 2^16 coefficients and 2^2 to 2^8 lanes, at most a 16th of the coefficients; found 2^{log_n} and 2^{log_lanes}"
+                ));
+            }
+            Form::Streaming
+                if !(6..=14).contains(&log_n)
+                    || !log_n.is_multiple_of(2)
+                    || !(log_n.div_ceil(4).max(2)..=log_n / 2).contains(&(log_lanes - 1)) =>
+            {
+                return unsupported(format!(
+                    "expected 2^6, 2^8 ... or 2^14 coefficients, and lanes from their fourth to their square root; found 2^{log_n} and 2^{}",
+                    log_lanes - 1
+                ));
+            }
+            Form::InPlace | Form::Streaming => {}
         }
         let shape = Shape {
             params: *params,
+            form,
             log_lanes,
         };
-        let sets = shape.switch_sets();
         if !(1..=MAX_LWE_DIMENSION).contains(&params.lwe_dimension) {
             return unsupported(format!(
                 "expected n of 1 to {MAX_LWE_DIMENSION}, found {}",
@@ -64,20 +105,48 @@ impl Shape {
                 "expected gadgets of 1 to 255 levels in bases of 2^1 to 2^31, found {gadget:?}"
             ));
         }
-        // The key switch sums words of 32 bits times digits in the field, where the sums must stay below p/2.
-        let switch = params.key_switch;
-        let terms = (params.key_switching_samples() as u128) << (31 + switch.log2_base);
-        if terms >= 1 << 63 {
-            return unsupported("the sums of the key switch exceed the field".to_owned());
-        }
-        if sets * shape.lwe_rows() > shape.rows() {
-            return unsupported(format!(
-                "{sets} partial sums of {} rows each do not fit a slot of {} rows: take fewer lanes",
-                shape.lwe_rows(),
-                shape.rows()
-            ));
+        match form {
+            Form::InPlace => shape.check_in_place()?,
+            Form::Streaming => shape.check_streaming()?,
         }
         Ok(shape)
+    }
+
+    fn check_in_place(&self) -> Result<(), EngineError> {
+        // The key switch sums words of 32 bits times digits in the field, where the sums must stay below p/2.
+        let params = &self.params;
+        let terms = (params.key_switching_samples() as u128) << (31 + params.key_switch.log2_base);
+        if terms >= 1 << 63 {
+            return Err(EngineError::Unsupported(
+                "the sums of the key switch exceed the field".to_owned(),
+            ));
+        }
+        let sets = self.switch_sets();
+        if sets * self.lwe_rows() > self.rows() {
+            return Err(EngineError::Unsupported(format!(
+                "{sets} partial sums of {} rows each do not fit a slot of {} rows: take fewer lanes",
+                self.lwe_rows(),
+                self.rows()
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_streaming(&self) -> Result<(), EngineError> {
+        let gadgets = [
+            (self.params.gadget, DIGIT_BITS),
+            (self.body_gadget(), DIGIT_BITS),
+            (self.params.key_switch, SWITCH_DIGIT_BITS),
+        ];
+        match gadgets
+            .iter()
+            .find(|(gadget, bits)| gadget.log2_base > *bits)
+        {
+            None => Ok(()),
+            Some((gadget, bits)) => Err(EngineError::Unsupported(format!(
+                "expected digits of at most {bits} bits, found {gadget:?}"
+            ))),
+        }
     }
 
     /// log2 N.
@@ -122,7 +191,7 @@ impl Shape {
         self.params.body_gadget.unwrap_or(self.params.gadget)
     }
 
-    /// Levels that both circuits go through; the one with the shallower gadget gets rows of zeroes.
+    /// Levels that both circuits of the engine in place go through; the one with the shallower gadget gets rows of zeroes.
     #[must_use]
     pub fn levels(&self) -> usize {
         self.params.gadget.levels.max(self.body_gadget().levels)
@@ -137,7 +206,23 @@ impl Shape {
     /// Beats of the bootstrapping key.
     #[must_use]
     pub fn key_beats(&self) -> usize {
-        self.params.lwe_dimension * self.levels() * 2 * self.rows()
+        let rows = match self.form {
+            Form::InPlace => self.levels() * 2,
+            Form::Streaming => self.params.ggsw_rows(),
+        };
+        self.params.lwe_dimension * rows * self.rows()
+    }
+
+    /// The coefficient whose word is at a place of a polynomial in main memory.
+    #[must_use]
+    pub fn coefficient(&self, place: usize) -> usize {
+        match self.form {
+            Form::InPlace => place,
+            Form::Streaming => {
+                let columns = 1 << (self.log_n() / 2);
+                place % columns * columns + place / columns
+            }
+        }
     }
 
     /// Beats of the key-switching key.
@@ -146,6 +231,10 @@ impl Shape {
         self.params.key_switching_samples() * self.lwe_rows() / 2
     }
 }
+
+/// Bits of the largest digits of both keys, the defaults of `hw/engine_streaming/engine_streaming.sv`.
+const DIGIT_BITS: u32 = 24;
+const SWITCH_DIGIT_BITS: u32 = 8;
 
 /// The largest n that the engine's table of exponents holds.
 pub const MAX_LWE_DIMENSION: usize = 2047;
@@ -170,12 +259,12 @@ pub fn lwe_from_memory(shape: Shape, words: &[u64]) -> Vec<u8> {
 pub fn test_vector_to_memory(shape: Shape, bytes: &[u8]) -> Vec<u64> {
     let words = words_of(&shape.params, bytes);
     let (mask, body) = words.split_at(shape.params.ring_degree);
-    let rows = mask
-        .chunks_exact(shape.vector())
-        .zip(body.chunks_exact(shape.vector()));
-    rows.flat_map(|(mask, body)| mask.iter().chain(body))
-        .copied()
-        .collect()
+    let beat = |row: usize| {
+        let places = move || row * shape.vector()..(row + 1) * shape.vector();
+        let of_mask = places().map(|place| mask[shape.coefficient(place)]);
+        of_mask.chain(places().map(|place| body[shape.coefficient(place)]))
+    };
+    (0..shape.rows()).flat_map(beat).collect()
 }
 
 /// Canonical words of a set's modulus as bytes; over the 32-bit torus, the lower half of each.
@@ -224,13 +313,19 @@ impl BootstrappingKey {
 
     /// Lays down a GGSW row, two polynomials in the NTT domain, scaled by 1/N.
     pub fn lay(&mut self, row: usize, polynomials: &[u64]) {
-        let Shape { params, .. } = self.shape;
+        let Shape { params, form, .. } = self.shape;
         let (step, row) = (row / params.ggsw_rows(), row % params.ggsw_rows());
         let (component, _, level) = params.ggsw_row(row);
         let (rows, vector, lanes) = (self.shape.rows(), self.shape.vector(), self.shape.lanes());
         for (column, polynomial) in polynomials.chunks_exact(params.ring_degree).enumerate() {
             let cross = usize::from(column != component);
-            let first = ((step * self.shape.levels() + level) * 2 + cross) * rows * lanes;
+            let frame = match form {
+                Form::InPlace => (step * self.shape.levels() + level) * 2 + cross,
+                Form::Streaming => {
+                    step * params.ggsw_rows() + component * params.gadget.levels + level
+                }
+            };
+            let first = frame * rows * lanes;
             let beats = self.words[first..][..rows * lanes].chunks_exact_mut(lanes);
             for (beat, words) in beats.zip(polynomial.chunks_exact(vector)) {
                 beat[column * vector..][..vector].copy_from_slice(words);
@@ -318,16 +413,37 @@ pub fn switching_key_to_memory(shape: Shape, samples: &[u32]) -> Vec<u64> {
     let sample_words = params.lwe_words();
     let row_words = shape.lwe_rows() * shape.lanes();
     let mut words = vec![0u64; shape.switch_beats() * shape.lanes()];
-    bytemuck::cast_slice_mut::<u64, u32>(&mut words)
-        .par_chunks_exact_mut(levels * row_words)
-        .enumerate()
-        .for_each(|(coefficient, rows)| {
-            let index = (degree - coefficient) % degree;
-            let samples = samples[index * levels * sample_words..].chunks_exact(sample_words);
-            for (row, sample) in rows.chunks_exact_mut(row_words).zip(samples) {
-                row[..sample_words].copy_from_slice(sample);
-            }
-        });
+    let samples_of = |place: usize| {
+        let index = (degree - shape.coefficient(place)) % degree;
+        samples[index * levels * sample_words..].chunks_exact(sample_words)
+    };
+    let words32 = bytemuck::cast_slice_mut::<u64, u32>(&mut words);
+    match shape.form {
+        Form::InPlace => words32
+            .par_chunks_exact_mut(levels * row_words)
+            .enumerate()
+            .for_each(|(place, rows)| {
+                for (row, sample) in rows.chunks_exact_mut(row_words).zip(samples_of(place)) {
+                    row[..sample_words].copy_from_slice(sample);
+                }
+            }),
+        // Rows of two places side by side.
+        Form::Streaming => words32
+            .par_chunks_exact_mut(2 * levels * row_words)
+            .enumerate()
+            .for_each(|(pair, rows)| {
+                let lanes = shape.lanes();
+                for half in 0..2 {
+                    let samples = samples_of(2 * pair + half);
+                    for (rows, sample) in rows.chunks_exact_mut(2 * row_words).zip(samples) {
+                        let beats = rows.chunks_exact_mut(2 * lanes);
+                        for (beat, words) in beats.zip(sample.chunks(lanes)) {
+                            beat[half * lanes..][..words.len()].copy_from_slice(words);
+                        }
+                    }
+                }
+            }),
+    }
     words
 }
 

@@ -1,4 +1,4 @@
-//! The computing engine (`hw/engine`): its main memory, its commands, its cycles, and the back end that programs run on.
+//! The computing engines (`hw/engine`, `hw/engine_streaming`): their main memory, commands and cycles, and the back end that programs run on.
 
 mod backend;
 mod driver;
@@ -9,9 +9,9 @@ pub mod layout;
 mod tests;
 
 pub use backend::{Counted, RtlBackend, RtlStatistics, key_words};
-pub use driver::{Command, Engine, design, design_of};
+pub use driver::{Command, Engine, design, design_of, streaming_design_of};
 pub use error::EngineError;
-pub use layout::Shape;
+pub use layout::{Form, Shape};
 
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::{Backend, BackendError, LoadedKey};

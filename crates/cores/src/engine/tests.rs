@@ -1,4 +1,4 @@
-//! The computing engine in simulation against the integer arithmetic of the library.
+//! The computing engines in simulation against the integer arithmetic of the library.
 
 use crate::sources::design;
 use std::sync::Arc;
@@ -59,6 +59,48 @@ static ONE_STEP_MORE: ParamSet = ParamSet {
     ..STEPS32
 };
 
+/// [`STEPS32`] at a degree that the streaming engine has.
+static SQUARE32: ParamSet = ParamSet {
+    stage: StageParams {
+        name: "square32",
+        ring_degree: 256,
+        ..STEPS32.stage
+    },
+    ..STEPS32
+};
+
+/// With one step more than [`SQUARE32`].
+static SQUARE32_MORE: ParamSet = ParamSet {
+    stage: StageParams {
+        lwe_dimension: 12,
+        ..SQUARE32.stage
+    },
+    ..SQUARE32
+};
+
+/// Over the Goldilocks modulus, with a single row for each component and samples of several rows.
+static SQUARE64: ParamSet = ParamSet {
+    stage: StageParams {
+        name: "square64",
+        ring_degree: 256,
+        lwe_dimension: 70,
+        ..params::TINY.stage
+    },
+    ..params::TINY
+};
+
+/// With larger digits than the streaming engine takes.
+static LARGE_DIGITS: ParamSet = ParamSet {
+    stage: StageParams {
+        gadget: Gadget {
+            levels: 1,
+            log2_base: 25,
+        },
+        ..SQUARE64.stage
+    },
+    ..SQUARE64
+};
+
 /// With so large a sample that its partial sums do not fit.
 static MANY_SUMS: ParamSet = ParamSet {
     stage: StageParams {
@@ -103,15 +145,14 @@ fn random_words(params: &ParamSet, count: usize, rng: &mut Csprng) -> Vec<u8> {
 }
 
 /// Bootstraps random words with random test vectors: the results must agree whatever they mean.
-fn bootstraps_agree(params: &ParamSet, log_lanes: u32, timing: Timing) {
+fn bootstraps_agree(params: &ParamSet, rtl: &RtlBackend) {
     let mut rng = Csprng::from_seed([7; 32]);
     let key = ClientKey::generate(params, &mut rng);
-    let rtl = RtlBackend::new(log_lanes, timing);
     let cpu = CpuBackend::new(ArithmeticKind::Ntt);
     let keys = |form: KeyForm, rng: &mut Csprng| {
         [KeyKind::Bootstrapping, KeyKind::KeySwitching].map(|kind| {
             let bytes = key_bytes(&key, kind, form, rng);
-            [&rtl as &dyn Backend, &cpu].map(|backend| load(backend, params, (kind, form), &bytes))
+            [rtl as &dyn Backend, &cpu].map(|backend| load(backend, params, (kind, form), &bytes))
         })
     };
     for form in KeyForm::ALL {
@@ -120,7 +161,7 @@ fn bootstraps_agree(params: &ParamSet, log_lanes: u32, timing: Timing) {
         let test_vector = random_words(params, params.test_vector_words(), &mut rng);
         let cancel = CancelToken::new();
         let results = [0, 1].map(|at| {
-            let backend: &dyn Backend = if at == 0 { &rtl } else { &cpu };
+            let backend: &dyn Backend = if at == 0 { rtl } else { &cpu };
             let requester = Requester::from(&cancel);
             let task = BootstrapTask {
                 test_vectors: &[&test_vector],
@@ -150,10 +191,22 @@ fn bootstraps_are_those_of_the_exact_path() {
     if tests_are_skipped() {
         return;
     }
-    bootstraps_agree(&STEPS32, 2, Timing::default());
+    bootstraps_agree(&STEPS32, &RtlBackend::new(2, Timing::default()));
     // A top chunk of one bit; two ports of memory.
-    bootstraps_agree(&STEPS32, 4, SLOW);
-    bootstraps_agree(&params::TINY, 5, SLOW);
+    bootstraps_agree(&STEPS32, &RtlBackend::new(4, SLOW));
+    bootstraps_agree(&params::TINY, &RtlBackend::new(5, SLOW));
+}
+
+#[test]
+fn streamed_bootstraps_are_those_of_the_exact_path() {
+    if tests_are_skipped() {
+        return;
+    }
+    let fast = RtlBackend::streaming(3, Timing::default());
+    bootstraps_agree(&SQUARE32, &fast);
+    bootstraps_agree(&SQUARE64, &fast);
+    // As many lanes as rows of a column; two ports of memory.
+    bootstraps_agree(&SQUARE64, &RtlBackend::streaming(4, SLOW));
 }
 
 /// An engine with keys and three registers, and what the integer arithmetic makes of them.
@@ -166,8 +219,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(params: &ParamSet, log_lanes: u32) -> Bench {
-        let shape = Shape::new(params, log_lanes).unwrap();
+    fn new(shape: Shape) -> Bench {
+        let params = &shape.params;
         let mut rng = Csprng::from_seed([5; 32]);
         let key = ClientKey::generate(params, &mut rng);
         let cpu = CpuBackend::new(ArithmeticKind::Ntt);
@@ -278,11 +331,13 @@ fn programs_run_from_the_command_stream() {
     if tests_are_skipped() {
         return;
     }
-    for (params, timing, stall) in [
-        (&STEPS32, Timing::default(), 0.0),
-        (&params::TINY, SLOW, 0.5),
+    for (shape, timing, stall) in [
+        (Shape::new(&STEPS32, 3), Timing::default(), 0.0),
+        (Shape::new(&params::TINY, 3), SLOW, 0.5),
+        (Shape::streaming(&SQUARE64, 3), Timing::default(), 0.0),
+        (Shape::streaming(&SQUARE32, 3), SLOW, 0.5),
     ] {
-        let bench = Bench::new(params, 3);
+        let bench = Bench::new(shape.unwrap());
         let mut simulation = bench.start();
         let mut engine = Engine::new(&mut simulation, bench.shape, timing, stall, 11).unwrap();
         bench.fill(&mut engine);
@@ -301,12 +356,9 @@ fn programs_run_from_the_command_stream() {
     }
 }
 
-#[test]
-fn a_reset_ends_what_is_under_way() {
-    if tests_are_skipped() {
-        return;
-    }
-    let bench = Bench::new(&STEPS32, 3);
+/// Stops a bootstrap in each of its parts by a reset, then runs it.
+fn resets_end_what_is_under_way(shape: Shape) {
+    let bench = Bench::new(shape);
     let mut simulation = bench.start();
     let mut engine = Engine::new(&mut simulation, bench.shape, SLOW, 0.3, 3).unwrap();
     bench.fill(&mut engine);
@@ -342,12 +394,21 @@ fn a_reset_ends_what_is_under_way() {
 }
 
 #[test]
+fn a_reset_ends_what_is_under_way() {
+    if tests_are_skipped() {
+        return;
+    }
+    resets_end_what_is_under_way(Shape::new(&STEPS32, 3).unwrap());
+    resets_end_what_is_under_way(Shape::streaming(&SQUARE32, 3).unwrap());
+}
+
+#[test]
 fn cycles_are_those_of_the_formula() {
     if tests_are_skipped() {
         return;
     }
-    let cycles = |params: &ParamSet| {
-        let bench = Bench::new(params, 3);
+    let cycles = |shape: Result<Shape, EngineError>| {
+        let bench = Bench::new(shape.unwrap());
         let mut simulation = bench.start();
         let mut engine =
             Engine::new(&mut simulation, bench.shape, Timing::default(), 0.0, 0).unwrap();
@@ -357,30 +418,36 @@ fn cycles_are_those_of_the_formula() {
             .unwrap();
         (found, formula::bootstrap(bench.shape))
     };
-    let (found, expected) = cycles(&STEPS32);
-    let (more, expected_more) = cycles(&ONE_STEP_MORE);
-    assert_eq!(more - found, expected.steps.total(), "a step");
-    // Memory's latency before the first beat and after the last is not in the formula.
-    let latency = 2 * Timing::default().latency;
-    for (found, expected) in [(found, expected.total()), (more, expected_more.total())] {
-        let beyond = found.checked_sub(expected);
-        assert!(
-            beyond.is_some_and(|beyond| beyond <= latency + 32),
-            "{found} cycles, {expected} by the formula"
-        );
+    let in_place = [&STEPS32, &ONE_STEP_MORE].map(|params| cycles(Shape::new(params, 3)));
+    let streaming = [&SQUARE32, &SQUARE32_MORE].map(|params| cycles(Shape::streaming(params, 3)));
+    for [(found, expected), (more, expected_more)] in [in_place, streaming] {
+        assert_eq!(more - found, expected.steps.total(), "a step");
+        // Memory's latency before the first beat and after the last is not in the formula.
+        let latency = 2 * Timing::default().latency;
+        for (found, expected) in [(found, expected.total()), (more, expected_more.total())] {
+            let beyond = found.checked_sub(expected);
+            assert!(
+                beyond.is_some_and(|beyond| beyond <= latency + 32),
+                "{found} cycles, {expected} by the formula"
+            );
+        }
     }
 }
 
 #[test]
 fn impossible_shapes_are_refused() {
-    for (params, log_lanes, reason) in [
-        (&params::TINY32, 3, "k = 2"),
-        (&params::TINY_WOPBS, 3, "circuit bootstrapping"),
-        (&params::TINY, 6, "a 16th of the coefficients"),
-        (&params::TINY, 1, "2^2 to 2^8 lanes"),
-        (&MANY_SUMS, 5, "take fewer lanes"),
+    for (shape, reason) in [
+        (Shape::new(&params::TINY32, 3), "k = 2"),
+        (Shape::new(&params::TINY_WOPBS, 3), "circuit bootstrapping"),
+        (Shape::new(&params::TINY, 6), "a 16th of the coefficients"),
+        (Shape::new(&params::TINY, 1), "2^2 to 2^8 lanes"),
+        (Shape::new(&MANY_SUMS, 5), "take fewer lanes"),
+        (Shape::streaming(&params::TINY, 3), "2^6, 2^8 ... or 2^14"),
+        (Shape::streaming(&SQUARE64, 1), "to their square root"),
+        (Shape::streaming(&SQUARE64, 5), "to their square root"),
+        (Shape::streaming(&LARGE_DIGITS, 3), "at most 24 bits"),
     ] {
-        let error = Shape::new(params, log_lanes).unwrap_err().to_string();
+        let error = shape.unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
     if tests_are_skipped() {
@@ -402,13 +469,19 @@ fn linear_instructions_are_those_of_the_exact_path() {
         return;
     }
     let mut rng = Csprng::from_seed([9; 32]);
-    for params in [&STEPS32, &params::TINY] {
-        let rtl = RtlBackend::new(2, Timing::default());
+    let in_place = RtlBackend::new(2, Timing::default());
+    let streaming = RtlBackend::streaming(3, Timing::default());
+    for (params, rtl) in [
+        (&STEPS32, &in_place),
+        (&params::TINY, &in_place),
+        (&SQUARE32, &streaming),
+        (&SQUARE64, &streaming),
+    ] {
         let cpu = CpuBackend::new(ArithmeticKind::Ntt);
         let a = random_words(params, params.lwe_words(), &mut rng);
         let b = random_words(params, params.lwe_words(), &mut rng);
         for v in [0, 1, -1, 3, -1234567, i32::MAX, i32::MIN] {
-            let results = [&rtl as &dyn Backend, &cpu].map(|backend| {
+            let results = [rtl as &dyn Backend, &cpu].map(|backend| {
                 let mut sample = a.clone();
                 backend.hom_add(params, &mut sample, &b);
                 backend.hom_int_mult(params, &mut sample, v);
