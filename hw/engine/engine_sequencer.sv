@@ -432,7 +432,7 @@ module engine_sequencer
       LOAD_FIRST:
       if (op_taken) begin
         index_q <= '0;
-        row_q <= '0;
+        row_q   <= '0;
         case (opcode_q)
           OP_BOOTSTRAP: state_q <= SWITCH_FEED;
           OP_HOM_ADD, OP_HOM_SUB: state_q <= LOAD_SECOND;
@@ -451,8 +451,8 @@ module engine_sequencer
       end
       SWITCH_WAIT: if (row_valid_i) state_q <= SWITCH_WORDS;
       SWITCH_WORDS: begin
-        lane_q   <= lane_q + 1'b1;
-        index_q  <= index_q + 1'b1;
+        lane_q  <= lane_q + 1'b1;
+        index_q <= index_q + 1'b1;
         if (is_body) begin
           // X^-b.
           exponent_q <= -body_exponent;

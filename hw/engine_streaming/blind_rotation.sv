@@ -76,10 +76,10 @@ module blind_rotation
   issue_t issue_q[DIGITS+1];
   logic [BEAT_BITS-1:0] beat_q;
   logic component_q, go, last_row;
-  logic [7:0] level_q;
-  logic [5:0] shift_q;
+  logic [ 7:0] level_q;
+  logic [ 5:0] shift_q;
   logic [15:0] spoken_q;
-  logic [1:0] ready_q;  // polynomials that hold all that was added to them
+  logic [ 1:0] ready_q;  // polynomials that hold all that was added to them
   logic turns_q, copies_q;
   logic [READ-1:0] copying_q;
   logic [BEAT_BITS-1:0] copy_beat_q[READ];
@@ -255,7 +255,9 @@ module blind_rotation
   // Differences and digits.
   logic [31:0] digit_half_q[2];
   logic [63:0] twisted[LANES];
-  always_ff @(posedge clk_i) for (int part = 0; part < 2; part++) digit_half_q[part] <= (32'b1 << gadget_i[part].log2_base) >> 1;
+  always_ff @(posedge clk_i)
+    for (int part = 0; part < 2; part++)
+      digit_half_q[part] <= (32'b1 << gadget_i[part].log2_base) >> 1;
 
   // Lanes.
   logic [1:0][63:0] sum[LANES], read_sum[LANES], factor[LANES];
@@ -264,7 +266,7 @@ module blind_rotation
   // Of a lane in each of its rows.
   function automatic logic [HEIGHT*64-1:0] roots(int lane);
     for (int height = 0; height < HEIGHT; height++)
-      roots[height*64+:64] = engine_streaming_pkg::psi_power(LOG_N - LOG_COLUMNS, height * LANES + lane);
+    roots[height*64+:64] = engine_streaming_pkg::psi_power(LOG_N - LOG_COLUMNS, height * LANES + lane);
   endfunction
 
   for (genvar lane = 0; lane < LANES; lane++) begin : gen_lane
@@ -293,10 +295,10 @@ module blind_rotation
         .clk_i,
         .goldilocks_i,
         .offset_i(gadget_i[issue_q[6].component].offset),
-        .shift_i(issue_q[7].shift),
-        .half_i(digit_half_q[issue_q[8].component]),
-        .word_i(difference_q),
-        .digit_o(digit),
+        .shift_i (issue_q[7].shift),
+        .half_i  (digit_half_q[issue_q[8].component]),
+        .word_i  (difference_q),
+        .digit_o (digit),
         .signed_o(signed_digit)
     );
 
@@ -307,8 +309,8 @@ module blind_rotation
     ) i_twist (
         .clk_i,
         .choice_i(CHOICE_BITS'(issue_q[9].beat & BEAT_BITS'(HEIGHT - 1))),
-        .digit_i(signed_digit[DIGIT_BITS-1:0]),
-        .word_o(twisted[lane])
+        .digit_i (signed_digit[DIGIT_BITS-1:0]),
+        .word_o  (twisted[lane])
     );
 
     assign factor[lane][0] = pass_i ? pass_factor_i : product_q[TAKE-1].inverse ? ROOTS[64*(32'(product_q[TAKE-1].beat)&(HEIGHT-1))+:64] : key_i[lane];
@@ -367,7 +369,7 @@ module blind_rotation
     logic forwards, turns;
     forwards = issue_q[DIGITS-1].valid && issue_q[DIGITS-1].beat == '0;
     turns = product_q[SUMMED-1].valid && !product_q[SUMMED-1].inverse && product_q[SUMMED-1].last && product_q[SUMMED-1].beat == '0;
-    in_first_q <= rst_ni && (forwards || turns || return_first_q[READ-1]);
+    in_first_q   <= rst_ni && (forwards || turns || return_first_q[READ-1]);
     in_inverse_q <= !forwards;
   end
 endmodule

@@ -176,7 +176,8 @@ module engine_streaming
 
   // Blind rotation.
   logic pass;
-  logic [63:0] pass_word[WORDS], pass_factor, pass_addend[WORDS], pass_sum[WORDS], accumulator_word[WORDS], mask_word[LANES];
+  logic [63:0]
+      pass_word[WORDS], pass_factor, pass_addend[WORDS], pass_sum[WORDS], accumulator_word[WORDS], mask_word[LANES];
 
   blind_rotation #(
       .LOG_N(LOG_N),

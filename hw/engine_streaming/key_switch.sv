@@ -196,5 +196,7 @@ module key_switch
       );
     end
   end
-  always_ff @(posedge clk_i) for (int word = 0; word < WORDS; word++) sum_o[word] <= half_sum[0][word] + half_sum[1][word];
+  always_ff @(posedge clk_i)
+    for (int word = 0; word < WORDS; word++)
+      sum_o[word] <= half_sum[0][word] + half_sum[1][word];
 endmodule

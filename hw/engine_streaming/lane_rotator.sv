@@ -28,7 +28,7 @@ module lane_rotator #(
     for (int place = 0; place < FIRST; place++) begin
       from = front;
       for (int lane = 0; lane < LANES; lane++)
-        front[lane] = shift_i[place] ? from[(lane+LANES-(1<<place))%LANES] : from[lane];
+      front[lane] = shift_i[place] ? from[(lane+LANES-(1<<place))%LANES] : from[lane];
     end
   end
 
@@ -38,7 +38,7 @@ module lane_rotator #(
     for (int place = FIRST; place < LOG_LANES; place++) begin
       from = back;
       for (int lane = 0; lane < LANES; lane++)
-        back[lane] = shift_q[place] ? from[(lane+LANES-(1<<place))%LANES] : from[lane];
+      back[lane] = shift_q[place] ? from[(lane+LANES-(1<<place))%LANES] : from[lane];
     end
   end
 

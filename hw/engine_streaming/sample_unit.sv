@@ -129,8 +129,7 @@ module sample_unit
       case (op_q.u)
         ROW_STREAM: word_o[word] <= stream_i[word];
         ROW_SUM: word_o[word] <= 64'(sum_i[word]);
-        default:
-        word_o[word] <= 64'(body_i == {(16 - LOG_WORDS)'(row_at_q[TAKE-1]), LOG_WORDS'(word)});
+        default: word_o[word] <= 64'(body_i == {(16 - LOG_WORDS)'(row_at_q[TAKE-1]), LOG_WORDS'(word)});
       endcase
       addend_o[word] <= op_q.t == ADD_SAMPLE ? row_o[word] : 64'(op_q.t == ADD_TOP_BIT && top);
       // What is above p/2 stands for a negative number, and p = 1 modulo 2^32.

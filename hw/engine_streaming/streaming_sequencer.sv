@@ -157,7 +157,8 @@ module streaming_sequencer
     case (state_q)
       // second_q is a signed integer; p = 2^64 - (2^32 - 1).
       LOAD_FIRST:
-      if (opcode_q == OP_HOM_INT_MULT) op_o.factor = second_q[31] ? 64'(signed'(second_q)) - 64'hFFFF_FFFF : 64'(second_q);
+      if (opcode_q == OP_HOM_INT_MULT)
+        op_o.factor = second_q[31] ? 64'(signed'(second_q)) - 64'hFFFF_FFFF : 64'(second_q);
       LOAD_SECOND: begin
         op_o.t = ADD_SAMPLE;
         if (opcode_q == OP_HOM_SUB) op_o.factor = P - 64'd1;
@@ -263,7 +264,7 @@ module streaming_sequencer
       LOAD_FIRST:
       if (op_taken) begin
         index_q <= '0;
-        row_q <= '0;
+        row_q   <= '0;
         case (opcode_q)
           OP_BOOTSTRAP: state_q <= SWITCH_FEED;
           OP_HOM_ADD, OP_HOM_SUB: state_q <= LOAD_SECOND;
