@@ -4,6 +4,8 @@
 // A circuit holds four slots of N words. Vector operations run over rows of VECTOR = LANES/2 words: row r of a slot holds its words
 // r·VECTOR ... r·VECTOR + VECTOR - 1. Each is t + u·w or t - u·w modulo p, by the butterflies of the transform.
 package engine_pkg;
+  // A design uses some of these constants.
+  // verilator lint_off UNUSEDPARAM
   // Slots. Operands t and u of one operation must be in slots that differ in bit 0.
   localparam logic [1:0] SLOT_ACC = 2'd0;  // the accumulator of blind rotation
   localparam logic [1:0] SLOT_SUM = 2'd1;  // sums of products
@@ -76,6 +78,7 @@ package engine_pkg;
 
   // Cycles that the rotation and the digits need before the operands.
   localparam int LATE = 4;
+  // verilator lint_on UNUSEDPARAM
 
   function automatic logic is_late(u_source_e u);
     return u == U_ROTATED || u == U_DIGIT;
