@@ -144,13 +144,17 @@ impl Shape {
                 .and_then(|cycle| sent.get(cycle).copied().flatten());
             assert_eq!(
                 simulation.get(valid),
-                leaving.is_some().into(),
+                u64::from(leaving.is_some()),
                 "cycle {cycle}"
             );
             let is_first = leaving.is_some_and(|(_, beat)| beat == 0);
-            assert_eq!(simulation.get(first_out), is_first.into(), "cycle {cycle}");
+            assert_eq!(
+                simulation.get(first_out),
+                u64::from(is_first),
+                "cycle {cycle}"
+            );
             if let Some((frame, beat)) = leaving {
-                assert_eq!(simulation.get(inverse_out), frame.is_inverse.into());
+                assert_eq!(simulation.get(inverse_out), u64::from(frame.is_inverse));
                 let words: Vec<u64> = (0..self.lanes())
                     .map(|lane| simulation.get_bits(data_out, 64 * lane as u32, 64))
                     .collect();
