@@ -89,6 +89,17 @@ static SQUARE64: ParamSet = ParamSet {
     ..params::TINY
 };
 
+/// [`SQUARE32`] with columns of 32 words.
+static SQUARE1024: ParamSet = ParamSet {
+    stage: StageParams {
+        name: "square1024",
+        ring_degree: 1024,
+        lwe_dimension: 5,
+        ..SQUARE32.stage
+    },
+    ..SQUARE32
+};
+
 /// With larger digits than the streaming engine takes.
 static LARGE_DIGITS: ParamSet = ParamSet {
     stage: StageParams {
@@ -205,6 +216,7 @@ fn streamed_bootstraps_are_those_of_the_exact_path() {
     let fast = RtlBackend::streaming(3, Timing::default());
     bootstraps_agree(&SQUARE32, &fast);
     bootstraps_agree(&SQUARE64, &fast);
+    bootstraps_agree(&SQUARE1024, &fast);
     // As many lanes as rows of a column; two ports of memory.
     bootstraps_agree(&SQUARE64, &RtlBackend::streaming(4, SLOW));
 }
@@ -367,14 +379,16 @@ fn resets_end_what_is_under_way(shape: Shape) {
     // Without stalls these would be in the load, the modulus switch, blind rotation and the key switch; with them all come earlier.
     let formula = formula::bootstrap(bench.shape);
     let rotation = formula.start + formula.count * formula.steps.total();
-    for after in [
+    let parts = [
         10,
         formula.start / 2,
         formula.start,
         rotation / 3,
         rotation,
         formula.total() - 100,
-    ] {
+    ];
+    let anywhere = (1..16).map(|part| formula.total() * part / 16);
+    for after in parts.into_iter().chain(anywhere) {
         let cancel = CancelToken::new();
         let canceller = cancel.clone();
         let progress = Progress::new(move |_, cycles, _| {
@@ -420,8 +434,10 @@ fn cycles_are_those_of_the_formula() {
     };
     let in_place = [&STEPS32, &ONE_STEP_MORE].map(|params| cycles(Shape::new(params, 3)));
     let streaming = [&SQUARE32, &SQUARE32_MORE].map(|params| cycles(Shape::streaming(params, 3)));
-    for [(found, expected), (more, expected_more)] in [in_place, streaming] {
-        assert_eq!(more - found, expected.steps.total(), "a step");
+    // A word more to switch shows where the test vector does not hide it.
+    for ([(found, expected), (more, expected_more)], word) in [(in_place, 0), (streaming, 1)] {
+        assert_eq!(more - found, expected.steps.total() + word, "a step");
+        println!("{found} and {more} cycles, {expected:?}");
         // Memory's latency before the first beat and after the last is not in the formula.
         let latency = 2 * Timing::default().latency;
         for (found, expected) in [(found, expected.total()), (more, expected_more.total())] {
