@@ -256,7 +256,7 @@ pub struct Limits {
 
 /// Maps the pieces, or takes them from `work`, and sums them up.
 pub fn synthesize(log_n: u32, log_lanes: u32, work: &Path, limits: Limits) -> Result<Whole, Error> {
-    let rom = match engine::design_of(log_n, log_lanes)?
+    let rom = match engine::design_of(engine::Form::InPlace, log_n, log_lanes)?
         .files
         .into_iter()
         .next()

@@ -80,13 +80,9 @@ impl RtlBackend {
         RtlBackend::of(Form::InPlace, log_lanes, timing)
     }
 
-    /// A back end on the streaming engine with 2^`log_lanes` words a cycle through its transform.
+    /// A back end on an engine with `log_lanes` for its `LOG_LANES` (see [`Shape::of`]).
     #[must_use]
-    pub fn streaming(log_lanes: u32, timing: Timing) -> RtlBackend {
-        RtlBackend::of(Form::Streaming, log_lanes, timing)
-    }
-
-    fn of(form: Form, log_lanes: u32, timing: Timing) -> RtlBackend {
+    pub fn of(form: Form, log_lanes: u32, timing: Timing) -> RtlBackend {
         RtlBackend {
             form,
             log_lanes,
@@ -121,10 +117,7 @@ impl RtlBackend {
     }
 
     fn model(&self, params: &ParamSet) -> Result<(Model, Shape), BackendError> {
-        let shape = match self.form {
-            Form::InPlace => Shape::new(params, self.log_lanes)?,
-            Form::Streaming => Shape::streaming(params, self.log_lanes)?,
-        };
+        let shape = Shape::of(self.form, params, self.log_lanes)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(model) = state.models.get(&shape.log_n()) {
             return Ok((model.clone(), shape));

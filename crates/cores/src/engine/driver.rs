@@ -98,33 +98,23 @@ impl Map {
 /// # Errors
 /// [`EngineError`] for a shape that it is not made for.
 pub fn design(shape: Shape) -> Result<Design, EngineError> {
-    match shape.form {
-        Form::InPlace => design_of(shape.log_n(), shape.log_lanes),
-        Form::Streaming => streaming_design_of(shape.log_n(), shape.log_lanes - 1),
-    }
+    design_of(shape.form, shape.log_n(), shape.log_core_lanes())
 }
 
-/// The design of the streaming engine for N = 2^`log_n` and 2^`log_lanes` words a cycle through its transform.
+/// The design of an engine for N = 2^`log_n` and 2^`log_lanes` lanes, the core's `LOG_LANES`.
 ///
 /// # Errors
 /// If the core's sources are not there.
-pub fn streaming_design_of(log_n: u32, log_lanes: u32) -> Result<Design, EngineError> {
-    let rom = crate::stream_transform::twiddle_rom(log_n, log_lanes)
-        .map_err(|error| EngineError::Unsupported(error.to_string()))?;
-    Ok(sources::design("engine_streaming")?
-        .with("LOG_N", u64::from(log_n))
-        .with("LOG_LANES", u64::from(log_lanes))
-        .with_file("TWIDDLE_FILE", "twiddles.hex", rom.into_bytes()))
-}
-
-/// The design of the engine in place for N = 2^`log_n` and 2^`log_lanes` lanes.
-///
-/// # Errors
-/// If the core's sources are not there.
-pub fn design_of(log_n: u32, log_lanes: u32) -> Result<Design, EngineError> {
-    let rom = crate::ntt_inplace::twiddle_rom(log_n, log_lanes)
-        .map_err(|error| EngineError::Unsupported(error.to_string()))?;
-    Ok(sources::design("engine")?
+pub fn design_of(form: Form, log_n: u32, log_lanes: u32) -> Result<Design, EngineError> {
+    let (top, rom) = match form {
+        Form::InPlace => ("engine", crate::ntt_inplace::twiddle_rom(log_n, log_lanes)),
+        Form::Streaming => (
+            "engine_streaming",
+            crate::stream_transform::twiddle_rom(log_n, log_lanes),
+        ),
+    };
+    let rom = rom.map_err(|error| EngineError::Unsupported(error.to_string()))?;
+    Ok(sources::design(top)?
         .with("LOG_N", u64::from(log_n))
         .with("LOG_LANES", u64::from(log_lanes))
         .with_file("TWIDDLE_FILE", "twiddles.hex", rom.into_bytes()))

@@ -42,7 +42,7 @@ pub fn step(shape: Shape) -> StepCycles {
 }
 
 fn step_streaming(shape: Shape) -> StepCycles {
-    let latency = stream_transform::latency(shape.log_n(), shape.log_lanes - 1);
+    let latency = stream_transform::latency(shape.log_n(), shape.log_core_lanes());
     // A single row of the mask waits for the sums of the body in the step before.
     let wait = if shape.params.gadget.levels == 1 {
         2

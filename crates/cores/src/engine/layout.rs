@@ -40,16 +40,12 @@ impl Shape {
         Shape::of(Form::InPlace, params, log_lanes)
     }
 
-    /// The shape of the streaming engine for a set, with 2^`log_lanes` words a cycle through its transform and twice as many in a
-    /// beat of main memory.
+    /// The shape of an engine for a set. `log_lanes` is the core's `LOG_LANES`: that of the streaming engine counts the words a cycle
+    /// through its transform, half as many as in a beat of main memory.
     ///
     /// # Errors
     /// [`EngineError::Unsupported`] for what the engine does not do.
-    pub fn streaming(params: &ParamSet, log_lanes: u32) -> Result<Shape, EngineError> {
-        Shape::of(Form::Streaming, params, log_lanes + 1)
-    }
-
-    fn of(form: Form, params: &ParamSet, log_lanes: u32) -> Result<Shape, EngineError> {
+    pub fn of(form: Form, params: &ParamSet, log_lanes: u32) -> Result<Shape, EngineError> {
         let unsupported = |reason: String| Err(EngineError::Unsupported(reason));
         if params.is_wide() {
             return unsupported(format!(
@@ -77,11 +73,10 @@ impl Shape {
             Form::Streaming
                 if !(6..=14).contains(&log_n)
                     || !log_n.is_multiple_of(2)
-                    || !(log_n.div_ceil(4).max(2)..=log_n / 2).contains(&(log_lanes - 1)) =>
+                    || !(log_n.div_ceil(4).max(2)..=log_n / 2).contains(&log_lanes) =>
             {
                 return unsupported(format!(
-                    "expected 2^6, 2^8 ... or 2^14 coefficients, and lanes from their fourth to their square root; found 2^{log_n} and 2^{}",
-                    log_lanes - 1
+                    "expected 2^6, 2^8 ... or 2^14 coefficients, and lanes from their fourth to their square root; found 2^{log_n} and 2^{log_lanes}"
                 ));
             }
             Form::InPlace | Form::Streaming => {}
@@ -89,7 +84,10 @@ impl Shape {
         let shape = Shape {
             params: *params,
             form,
-            log_lanes,
+            log_lanes: match form {
+                Form::InPlace => log_lanes,
+                Form::Streaming => log_lanes + 1,
+            },
         };
         if !(1..=MAX_LWE_DIMENSION).contains(&params.lwe_dimension) {
             return unsupported(format!(
@@ -146,6 +144,15 @@ impl Shape {
             Some((gadget, bits)) => Err(EngineError::Unsupported(format!(
                 "expected digits of at most {bits} bits, found {gadget:?}"
             ))),
+        }
+    }
+
+    /// The core's `LOG_LANES`.
+    #[must_use]
+    pub fn log_core_lanes(&self) -> u32 {
+        match self.form {
+            Form::InPlace => self.log_lanes,
+            Form::Streaming => self.log_lanes - 1,
         }
     }
 

@@ -152,6 +152,7 @@ fn every_core_is_made_and_clean() {
     for (name, given) in [
         ("butterfly_integrated", &[][..]),
         ("engine", &[]),
+        ("engine_streaming", &[]),
         ("ntt_elastic", &[("LOG_LANES", 2)]),
         ("ntt_inplace", &[("LOG_N", 6), ("LOG_LANES", 2)]),
         ("ntt_rader", &[("M", 15), ("Q", 7681)]),

@@ -79,7 +79,7 @@ fn requests_that_make_no_sense_are_refused() {
     assert!(
         error
             .to_string()
-            .contains("butterfly_integrated, engine, goldilocks_mul")
+            .contains("butterfly_integrated, engine, engine_streaming, goldilocks_mul")
     );
     let core = find("goldilocks_mul").unwrap();
     let message = |given: &[(&str, u64)]| {
