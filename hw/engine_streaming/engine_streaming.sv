@@ -12,7 +12,7 @@
 //                          lane, then for the second; the sample of coefficient i is that of index (N - i) mod N
 //
 // LOG_N: log2 of the ring degree, even, 6 to 14. LOG_LANES: LOG_N/4 to LOG_N/2, at least 2. LOG_BUFFER: log2 of the beats that are read ahead, 5 to
-// 12, more than LOG_N - LOG_LANES. DIGIT_BITS, SWITCH_DIGIT_BITS: bits of the largest digits of both keys, 1 to 25 and 1 to 31.
+// 12, more than LOG_N - LOG_LANES; four frames hide the way through the transform. DIGIT_BITS, SWITCH_DIGIT_BITS: bits of the largest digits of both keys, 1 to 25 and 1 to 31.
 // TWIDDLE_FILE: hexadecimal table of `stream_transform`.
 module engine_streaming
   import engine_pkg::*;
@@ -20,7 +20,7 @@ module engine_streaming
 #(
     parameter int LOG_N = 8,
     parameter int LOG_LANES = 3,
-    parameter int LOG_BUFFER = 10,
+    parameter int LOG_BUFFER = LOG_N - LOG_LANES + 2 > 10 ? LOG_N - LOG_LANES + 2 : 10,
     parameter int DIGIT_BITS = 24,
     parameter int SWITCH_DIGIT_BITS = 8,
     parameter string TWIDDLE_FILE = "",

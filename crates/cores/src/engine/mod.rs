@@ -345,7 +345,7 @@ fn round_of(
     let bodies = params.lwe_dimension * params.ggsw_rows() * params.ring_degree;
     let (mut bootstrapping, mut switching) = (vec![3; 32], vec![5; 32]);
     bootstrapping.extend(words(bodies));
-    let samples = KeyForm::Seeded.key_switching_key_bytes(params) as usize;
+    let samples = KeyForm::SeededWords.key_switching_key_bytes(params) as usize;
     switching.extend((0..samples - 32).map(|at| ((at * 2_654_435_761) >> 13) as u8));
     let (first, second) = (words(params.lwe_words()), words(params.lwe_words()));
     let test_vector = words(params.test_vector_words());

@@ -217,6 +217,8 @@ fn streamed_bootstraps_are_those_of_the_exact_path() {
     bootstraps_agree(&SQUARE32, &fast);
     bootstraps_agree(&SQUARE64, &fast);
     bootstraps_agree(&SQUARE1024, &fast);
+    // The fewest lanes.
+    bootstraps_agree(&SQUARE32, &RtlBackend::of(Form::Streaming, 2, SLOW));
     // As many lanes as rows of a column; two ports of memory.
     bootstraps_agree(&SQUARE64, &RtlBackend::of(Form::Streaming, 4, SLOW));
 }
@@ -527,6 +529,15 @@ fn linear_instructions_are_those_of_the_exact_path() {
 }
 
 #[test]
-fn the_core_tests_itself() {
+fn cores_test_themselves() {
     crate::testing::verify("engine", &[&[]]);
+    crate::testing::verify("engine_streaming", &[&[]]);
+    for (given, reason) in [
+        (&[("LOG_N", 9)][..], "LOG_N must be even, not 9"),
+        (&[("LOG_N", 10), ("LOG_LANES", 2)], "from LOG_N / 4"),
+        (&[("LOG_N", 8), ("LOG_LANES", 5)], "to LOG_N / 2"),
+    ] {
+        let error = crate::testing::unconfigured("engine_streaming", given);
+        assert!(error.contains(reason), "{error}");
+    }
 }
