@@ -12,8 +12,8 @@
 //                          lane, then for the second; the sample of coefficient i is that of index (N - i) mod N
 //
 // LOG_N: log2 of the ring degree, even, 6 to 14. LOG_LANES: LOG_N/4 to LOG_N/2, at least 2. LOG_BUFFER: log2 of the beats that are read ahead, 5 to
-// 12, more than LOG_N - LOG_LANES; four frames hide the way through the transform. DIGIT_BITS, SWITCH_DIGIT_BITS: bits of the largest digits of both keys, 1 to 25 and 1 to 31.
-// TWIDDLE_FILE: hexadecimal table of `stream_transform`.
+// 12, more than LOG_N - LOG_LANES; four frames hide the way through the transform. DIGIT_BITS, SWITCH_DIGIT_BITS: bits of the largest digits of
+// both keys, 1 to 25 and 1 to 31. TWIDDLE_FILE: hexadecimal table of `stream_transform`.
 module engine_streaming
   import engine_pkg::*;
   import engine_streaming_pkg::*;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use toroid_bench_common::Error;
-use toroid_cores::engine::{self, Command, Engine, RtlBackend, Shape, formula, key_words, layout};
+use toroid_cores::engine::{
+    self, Command, Engine, Form, RtlBackend, Shape, formula, key_words, layout,
+};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::backend::{Backend, LoadedKey};
 use toroid_engine::{BootstrapTask, CancelToken, Requester};
@@ -35,6 +37,8 @@ pub struct Measured {
     pub formula: u64,
     /// Beats that were read from main memory, of LANES words each.
     pub beats_read: u64,
+    /// Bytes of each.
+    pub beat_bytes: usize,
     /// Time of the simulation.
     pub simulated: Duration,
     /// Time to verilate, or to find the model in the cache.
@@ -76,12 +80,13 @@ fn load(
 
 /// Simulates one bootstrap of random words and compares it with the integer arithmetic, word by word.
 pub fn bootstrap(
+    form: Form,
     params: &ParamSet,
     log_lanes: u32,
     timing: Timing,
     progress: &Progress,
 ) -> Result<Measured, Error> {
-    let shape = Shape::new(params, log_lanes)?;
+    let shape = Shape::of(form, params, log_lanes)?;
     let start = Instant::now();
     let model = Model::build(&engine::design(shape)?, &Options::default())?;
     let built = start.elapsed();
@@ -89,7 +94,7 @@ pub fn bootstrap(
     let mut rng = Csprng::from_os()?;
     let client = ClientKey::generate(params, &mut rng);
     let cpu = CpuBackend::new(ArithmeticKind::Ntt);
-    let rtl = RtlBackend::new(log_lanes, timing);
+    let rtl = RtlBackend::of(form, log_lanes, timing);
     let backends: [&dyn Backend; 2] = [&cpu, &rtl];
     let [bootstrapping, laid] = load(backends, &client, KeyKind::Bootstrapping, &mut rng)?;
     let [switching, laid_switching] = load(backends, &client, KeyKind::KeySwitching, &mut rng)?;
@@ -131,6 +136,7 @@ pub fn bootstrap(
         cycles,
         formula: formula::bootstrap(shape).total(),
         beats_read: engine.beats_read(),
+        beat_bytes: shape.bytes(1),
         simulated,
         built,
     })

@@ -24,7 +24,7 @@ use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use toroid_bench_common::machine::Measured;
 use toroid_bench_common::{Error, pages};
-use toroid_cores::engine::Shape;
+use toroid_cores::engine::{Form, Shape};
 use toroid_sim::memory::Timing;
 use toroid_task::Progress;
 use toroid_tfhe::params::{ParamSet, StageParams};
@@ -46,9 +46,13 @@ enum Commands {
         /// The parameter set
         #[arg(long, default_value = "paper")]
         params: String,
-        /// log2 of the lanes of each circuit, which has half as many butterflies
-        #[arg(long, default_value_t = 7)]
-        log_lanes: u32,
+        /// On the streaming engine
+        #[arg(long)]
+        streaming: bool,
+        /// log2 of the lanes of each circuit, which has half as many butterflies, 7 by default; of the streaming engine, of the
+        /// words a cycle through its transform, 6 by default
+        #[arg(long)]
+        log_lanes: Option<u32>,
         /// Steps of blind rotation instead of the set's n
         #[arg(long)]
         steps: Option<usize>,
@@ -263,6 +267,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
     match arguments.command {
         Commands::Bootstrap {
             params,
+            streaming,
             log_lanes,
             steps,
             latency,
@@ -285,12 +290,18 @@ fn run(arguments: Arguments) -> Result<(), Error> {
                 shown.set_length(all);
                 shown.set_position(now);
             });
-            let measured = bootstrap::bootstrap(&params, log_lanes, timing, &progress)?;
+            let form = if streaming {
+                Form::Streaming
+            } else {
+                Form::InPlace
+            };
+            let log_lanes = log_lanes.unwrap_or(if streaming { 6 } else { LOG_LANES });
+            let measured = bootstrap::bootstrap(form, &params, log_lanes, timing, &progress)?;
             bar.finish_and_clear();
             let time = measured.cycles as f64 / clock / 1e3;
             let seconds = measured.simulated.as_secs_f64();
             let text = format!(
-                "{}: n = {}, N = {}, {} butterflies, memory {latency} cycles at {bandwidth} beats per cycle\n\
+                "{}: n = {}, N = {}, {} {}, memory {latency} cycles at {bandwidth} beats per cycle\n\
                  {}\n\
                  cycles: {} (formula: {}), {time:.3} ms at {clock} MHz\n\
                  main memory: {} beats of {} bytes\n\
@@ -299,11 +310,16 @@ fn run(arguments: Arguments) -> Result<(), Error> {
                 params.lwe_dimension,
                 params.ring_degree,
                 1 << log_lanes,
+                if streaming {
+                    "words a cycle"
+                } else {
+                    "butterflies"
+                },
                 bootstrap::EQUAL[0],
                 measured.cycles,
                 measured.formula,
                 measured.beats_read,
-                8 << log_lanes,
+                measured.beat_bytes,
                 measured.cycles as f64 / seconds,
                 measured.built.as_secs_f64()
             );

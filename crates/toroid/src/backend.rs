@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use indicatif::HumanCount;
 use serde_json::{Value, json};
 use toroid_client::location::Location;
-use toroid_cores::engine::{Counted, RtlBackend};
+use toroid_cores::engine::{Counted, Form, RtlBackend};
 use toroid_engine::backend::cpu::CpuBackend;
 use toroid_engine::{Backend, BackendError};
 use toroid_gpu::{BackendName, Chosen, GpuOptions};
@@ -32,6 +32,25 @@ enum Name {
     Auto,
     /// The SystemVerilog engine of hw/ in a simulator, cycle by cycle: slow; for sets with k = 1. It always computes by ntt.
     Rtl,
+}
+
+/// The engines of `hw/`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum EngineName {
+    /// Transforms in place: few multipliers for any degree.
+    #[default]
+    InPlace,
+    /// Blind rotation as a stream, in fewer cycles: for N = 256, 1024, 4096 and 16384.
+    Streaming,
+}
+
+impl EngineName {
+    fn form(self) -> Form {
+        match self {
+            EngineName::InPlace => Form::InPlace,
+            EngineName::Streaming => Form::Streaming,
+        }
+    }
 }
 
 /// The option that chooses the arithmetic of bootstraps.
@@ -63,6 +82,9 @@ pub struct BackendArgs {
     /// What computes.
     #[arg(long, value_enum, default_value_t)]
     backend: Name,
+    /// The simulated engine [default: in-place].
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    engine: Option<EngineName>,
     /// 64-bit words that the simulated engine handles at a time, a power of two from 4 to 256 [default: 8]. More take longer
     /// to compile.
     #[arg(long, value_name = "N", value_parser = parse_lanes)]
@@ -111,13 +133,15 @@ impl BackendArgs {
             }
             let lanes = self.lanes.unwrap_or(DEFAULT_LANES);
             let clock_mhz = self.clock.unwrap_or(DEFAULT_CLOCK_MHZ);
-            let simulated = Simulated::new(lanes, clock_mhz, output);
+            let form = self.engine.unwrap_or_default().form();
+            let simulated = Simulated::new(form, lanes, clock_mhz, output);
             return Ok(Computing {
                 backend: Arc::clone(&simulated.backend) as Arc<dyn Backend>,
                 simulated: Some(simulated),
             });
         }
         for (option, given) in [
+            ("--engine", self.engine.is_some()),
             ("--lanes", self.lanes.is_some()),
             ("--clock", self.clock.is_some()),
         ] {
@@ -224,6 +248,7 @@ pub struct Simulated {
     steps: Steps,
     /// Whether the next work that is reported makes a simulator.
     makes: Arc<AtomicBool>,
+    form: Form,
     lanes: u32,
     clock_mhz: f64,
 }
@@ -245,7 +270,7 @@ pub struct Peer {
 }
 
 impl Simulated {
-    fn new(lanes: u32, clock_mhz: f64, output: &Output) -> Simulated {
+    fn new(form: Form, lanes: u32, clock_mhz: f64, output: &Output) -> Simulated {
         let steps = Steps::new(output);
         let makes = Arc::new(AtomicBool::new(false));
         let (bar, is_made, output) = (steps.progress(), Arc::clone(&makes), *output);
@@ -256,11 +281,13 @@ impl Simulated {
             bar.report(what, done, total);
         };
         let progress = Progress::new(report).with_cancel(interrupt::token());
-        let backend = RtlBackend::new(lanes.ilog2(), Timing::default()).with_progress(progress);
+        let backend =
+            RtlBackend::of(form, lanes.ilog2(), Timing::default()).with_progress(progress);
         Simulated {
             backend: Arc::new(backend),
             steps,
             makes,
+            form,
             lanes,
             clock_mhz,
         }
@@ -313,6 +340,10 @@ impl Simulated {
             })
             .collect();
         json!({
+            "engine": match self.form {
+                Form::InPlace => "in-place",
+                Form::Streaming => "streaming",
+            },
             "lanes": self.lanes,
             "clock_mhz": self.clock_mhz,
             "lwe_dimension": params.lwe_dimension,
@@ -323,8 +354,12 @@ impl Simulated {
 
     /// What was run, for people: a table without an end of line.
     pub fn table(&self, params: &ParamSet, peer: Option<&Peer>) -> String {
+        let engine = match self.form {
+            Form::InPlace => "engine",
+            Form::Streaming => "streaming engine",
+        };
         let what = format!(
-            "engine, n = {}, N = {}, {} lanes",
+            "{engine}, n = {}, N = {}, {} lanes",
             params.lwe_dimension, params.ring_degree, self.lanes
         );
         let clock = format!("at {} MHz", self.clock_mhz);
