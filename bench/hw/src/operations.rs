@@ -75,8 +75,13 @@ pub fn measure(params: &ParamSet, log_lanes: u32) -> Result<Operations, Error> {
             },
             ..*params
         };
-        let measured =
-            bootstrap::bootstrap(&short, log_lanes, Timing::default(), &Progress::none())?;
+        let measured = bootstrap::bootstrap(
+            engine::Form::InPlace,
+            &short,
+            log_lanes,
+            Timing::default(),
+            &Progress::none(),
+        )?;
         (*cycles, *expected) = (measured.cycles, measured.formula);
     }
     bar.finish_and_clear();
