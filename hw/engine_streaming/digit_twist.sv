@@ -38,10 +38,10 @@ module digit_twist #(
 
   // Words of a slice of `bits` bits, the upper half of them negative in the top slice: by doubling and adding modulo p.
   function automatic table_t words(int slice, int bits, bit is_top);
-    words = '0;
     for (int choice = 0; choice < COUNT; choice++) begin
       automatic logic [64:0] unit = 65'(CONSTANTS[choice*64+:64]);
       automatic logic [64:0] sum = '0;
+      for (int value = 0; value < 1 << SLICE; value++) words[choice][value] = '0;
       for (int step = 0; step < slice * SLICE; step++) begin
         unit = unit << 1;
         if (unit >= 65'(P)) unit = unit - 65'(P);
