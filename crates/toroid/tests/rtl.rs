@@ -116,6 +116,14 @@ fn what_the_simulated_engine_does_not_do_is_wrong_usage() {
         ),
         ("demo --backend rtl --clock 0", &["MHz above 0"]),
         ("demo --lanes 8", &["--lanes is for --backend rtl"]),
+        (
+            "demo --engine streaming",
+            &["--engine is for --backend rtl"],
+        ),
+        (
+            "demo --params tiny --backend rtl --engine streaming",
+            &["2^6, 2^8 ... or 2^14 coefficients"],
+        ),
         ("demo --clock 100", &["--clock is for --backend rtl"]),
         // Too many for the key switch of so small a set.
         (

@@ -531,18 +531,8 @@ fn linear_instructions_are_those_of_the_exact_path() {
 #[test]
 fn cores_test_themselves() {
     crate::testing::verify("engine", &[&[]]);
-    let largest: &[_] = &[("LOG_N", 12), ("LOG_LANES", 3)];
     let smallest: &[_] = &[("LOG_N", 6), ("LOG_LANES", 2)];
-    crate::testing::verify(
-        "engine_streaming",
-        &[
-            &[],
-            largest,
-            smallest,
-            &[("LOG_N", 6)],
-            &[("LOG_N", 10), ("LOG_LANES", 5)],
-        ],
-    );
+    crate::testing::verify("engine_streaming", &[&[], smallest, &[("LOG_N", 6)]]);
     for (given, reason) in [
         (&[("LOG_N", 9)][..], "LOG_N must be even, not 9"),
         (&[("LOG_N", 10), ("LOG_LANES", 2)], "from LOG_N / 4"),
