@@ -22,7 +22,7 @@ module engine_streaming
     parameter int LOG_LANES = 3,
     parameter int LOG_BUFFER = LOG_N - LOG_LANES + 2 > 10 ? LOG_N - LOG_LANES + 2 : 10,
     parameter int DIGIT_BITS = 24,
-    parameter int SWITCH_DIGIT_BITS = 8,
+    parameter int SWITCH_DIGIT_BITS = 6,
     parameter string TWIDDLE_FILE = "",
     localparam int LANES = 1 << LOG_LANES,
     localparam int WORDS = 2 * LANES,

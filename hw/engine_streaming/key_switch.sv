@@ -14,7 +14,7 @@ module key_switch
 #(
     parameter int BEAT_BITS = 5,
     parameter int LOG_LANES = 3,
-    parameter int DIGIT_BITS = 8,
+    parameter int DIGIT_BITS = 6,
     parameter int ROWS = 128,
     localparam int LANES = 1 << LOG_LANES,
     localparam int WORDS = 2 * LANES,
@@ -44,7 +44,9 @@ module key_switch
   localparam int TAKE = 3;
   localparam int FIRST = 3;  // cycles until the first words are there
   localparam int PAIR_BITS = LOG_LANES - 1;
-  localparam int STAGES = TAKE + 1;
+  localparam int PRODUCT = 2;
+  localparam int STAGES = TAKE + PRODUCT;
+  localparam int LOW_BITS = DIGIT_BITS / 2;
 
   if (LOG_LANES < 2 || LOG_LANES > 8 || DIGIT_BITS < 1 || DIGIT_BITS > 31 || ROWS < 1) begin : g_check
     $fatal(1, "key_switch: LOG_LANES must be 2 to 8, DIGIT_BITS 1 to 31 and ROWS positive");
@@ -151,7 +153,7 @@ module key_switch
 
   // Digits, and what goes with the key's words.
   logic [31:0] half_base, bits_q[2];
-  logic signed [DIGIT_BITS-1:0] digit_q[2], digit_here_q[2];
+  logic [DIGIT_BITS-1:0] digit_q[2], digit_here_q[2];
   logic [STAGES:0] valid_q, fresh_at_q;
   logic [ROW_BITS-1:0] row_at_q[STAGES+1];
   logic [63:0] shifted[2];
@@ -173,14 +175,24 @@ module key_switch
     if (!rst_ni) valid_q <= '0;
   end
 
+  // The sum of a word's multiples for bits of a digit; the top bit counts negative. Sums of rows that are chosen keep DSP slices for products
+  // of 64 bits.
+  function automatic logic [31:0] part(logic [31:0] word, logic [DIGIT_BITS-1:0] digit, int first, int bits);
+    part = '0;
+    for (int place = first; place < first + bits; place++)
+    if (digit[place]) part = place == DIGIT_BITS - 1 ? part - (word << place) : part + (word << place);
+  endfunction
+
   // Sums of both halves, in a row's cycle after its product.
   logic [31:0] half_sum[2][WORDS];
   for (genvar half = 0; half < 2; half++) begin : gen_half
     for (genvar word = 0; word < WORDS; word++) begin : gen_word
-      logic [31:0] product_q, sum_q;
+      logic [31:0] low_q, high_q, product_q, sum_q;
       always_ff @(posedge clk_i) begin
-        product_q <= 32'(32'(digit_here_q[half]) * key_i[half*WORDS+word]);
-        sum_q <= (fresh_at_q[TAKE] ? '0 : half_sum[half][word]) - product_q;
+        low_q <= part(key_i[half*WORDS+word], digit_here_q[half], 0, LOW_BITS);
+        high_q <= part(key_i[half*WORDS+word], digit_here_q[half], LOW_BITS, DIGIT_BITS - LOW_BITS);
+        product_q <= low_q + high_q;
+        sum_q <= (fresh_at_q[TAKE+PRODUCT-1] ? '0 : half_sum[half][word]) - product_q;
       end
       ram_sdp #(
           .WIDTH(32),
@@ -188,10 +200,10 @@ module key_switch
           .OUTPUT_REGISTER(0)
       ) i_sums (
           .clk_i,
-          .we_i(valid_q[TAKE+1]),
-          .waddr_i(row_at_q[TAKE+1]),
+          .we_i(valid_q[TAKE+PRODUCT]),
+          .waddr_i(row_at_q[TAKE+PRODUCT]),
           .wdata_i(sum_q),
-          .raddr_i(idle_o ? sum_row_i : row_at_q[TAKE-1]),
+          .raddr_i(idle_o ? sum_row_i : row_at_q[TAKE+PRODUCT-2]),
           .rdata_o(half_sum[half][word])
       );
     end

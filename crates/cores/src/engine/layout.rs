@@ -241,7 +241,7 @@ impl Shape {
 
 /// Bits of the largest digits of both keys, the defaults of `hw/engine_streaming/engine_streaming.sv`.
 const DIGIT_BITS: u32 = 24;
-const SWITCH_DIGIT_BITS: u32 = 8;
+const SWITCH_DIGIT_BITS: u32 = 6;
 
 /// The largest n that the engine's table of exponents holds.
 pub const MAX_LWE_DIMENSION: usize = 2047;
