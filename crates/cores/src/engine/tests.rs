@@ -374,7 +374,7 @@ fn programs_run_from_the_command_stream() {
     }
 }
 
-/// Stops a bootstrap in each of its parts by a reset, then runs it.
+/// Stops a bootstrap in each of its parts by a reset, and runs it after each.
 fn resets_end_what_is_under_way(shape: Shape) {
     let bench = Bench::new(shape);
     let mut simulation = bench.start();
@@ -393,7 +393,7 @@ fn resets_end_what_is_under_way(shape: Shape) {
         rotation,
         formula.total() - 100,
     ];
-    let anywhere = (1..16).map(|part| formula.total() * part / 16);
+    let anywhere = (1..8).map(|part| formula.total() * part / 8);
     for after in parts.into_iter().chain(anywhere) {
         let cancel = CancelToken::new();
         let canceller = cancel.clone();
@@ -408,9 +408,14 @@ fn resets_end_what_is_under_way(shape: Shape) {
             "after {after} cycles"
         );
         engine.reset().unwrap();
+        engine.run(bootstrap, &Progress::none()).unwrap();
+        assert_eq!(
+            engine.register(0).unwrap(),
+            expected[0],
+            "after {after} cycles"
+        );
+        engine.set_register(0, &bench.registers[0]).unwrap();
     }
-    engine.run(bootstrap, &Progress::none()).unwrap();
-    assert_eq!(engine.register(0).unwrap(), expected[0]);
 }
 
 #[test]
