@@ -51,6 +51,11 @@ PROOFS = {
     "goldilocks_canonical_sum": ("goldilocks_canonical_proof", {"LOW": 0, "HIGH": 3}, "unsat"),
     "goldilocks_canonical_difference": ("goldilocks_canonical_proof", {"LOW": -2, "HIGH": 2}, "unsat"),
     "goldilocks_canonical_widest": ("goldilocks_canonical_proof", {"LOW": -3, "HIGH": 3}, "unsat"),
+    **{
+        f"goldilocks_shift_{width}_{exponent}": ("goldilocks_shift_proof", {"WIDTH": width, "EXPONENT": exponent}, "unsat")
+        for width, exponent in ((66, 0), (66, 31), (74, 21), (66, 32), (74, 63), (66, 64), (74, 87), (74, 95))
+    },
+    **{f"stream_reduce_{width}": ("stream_reduce_proof", {"WIDTH": width}, "unsat") for width in (69, 74, 80)},
     "goldilocks_butterfly": ("goldilocks_butterfly_proof", {}, "unsat"),
     **{
         f"solinas_{i}_{j}": ("solinas_proof", {"I": i, "J": j}, "unsat")
@@ -102,6 +107,8 @@ PROOFS = {
     },
     "self_test_mod_add": ("mod_add_proof", {"Q_USED": "64'hffffffff00000003"}, "sat"),
     "self_test_goldilocks_canonical": ("goldilocks_canonical_proof", {"HIGH": 2, "HIGH_USED": 1}, "sat"),
+    "self_test_goldilocks_shift": ("goldilocks_shift_proof", {"EXPONENT": 40, "EXPONENT_USED": 41}, "sat"),
+    "self_test_stream_reduce": ("stream_reduce_proof", {"WIDTH": 74, "WIDTH_USED": 70}, "sat"),
     "self_test_solinas": ("solinas_proof", {"I": 28, "J": 16, "J_USED": 15}, "sat"),
     "self_test_solinas_shift": ("solinas_shift_proof", {"I": 28, "J": 16, "J_USED": 15}, "sat"),
     "self_test_solinas_carry": ("solinas_carry_proof", {"I": 28, "J": 16, "J_USED": 15}, "sat"),
