@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use toroid_bench_common::Error;
 use toroid_bench_common::machine::Measured;
 use toroid_bench_common::pages::{self, kept};
-use toroid_cores::engine::{Shape, formula};
+use toroid_cores::engine::{Form, Shape, formula};
 use toroid_tfhe::params::PAPER;
 
 use crate::bootstrap::EQUAL;
@@ -18,16 +18,34 @@ use crate::synthesis::Whole;
 /// log2 of the lanes of a circuit in the setting that is reported: 64 butterflies each.
 pub const LOG_LANES: u32 = 7;
 
+/// log2 of the words a cycle through the streaming engine's transform in the setting that is reported.
+pub const STREAMING_LOG_LANES: u32 = 6;
+
 /// Clock of the paper's engine and of ours in MHz.
 const CLOCK: f64 = 200.0;
 
+/// The paper's bootstrap in milliseconds.
+const BOOTSTRAP: f64 = 249.96;
+
+/// How the names of the streaming engine's rows begin.
+const STREAMING: &str = "streaming engine: ";
+
+/// What a log of a bootstrap calls its setting.
+pub fn setting(shape: Shape) -> String {
+    let params = shape.params;
+    let width = match shape.form {
+        Form::InPlace => format!("{} butterflies", 2 * shape.vector()),
+        Form::Streaming => format!("{} words a cycle", shape.vector()),
+    };
+    format!(
+        "{}: n = {}, N = {}, {width}",
+        params.name, params.lwe_dimension, params.ring_degree
+    )
+}
+
 /// Cycles of a bootstrap, found and by the formula, from its log. The log must be of the whole set `paper` and of the reported setting.
 fn logged(log: &str, shape: Shape) -> Option<(f64, f64)> {
-    let (params, butterflies) = (shape.params, 2 * shape.vector());
-    let setting = format!(
-        "{}: n = {}, N = {}, {butterflies} butterflies,",
-        params.name, params.lwe_dimension, params.ring_degree
-    );
+    let setting = setting(shape) + ",";
     let is_equal = |line: &str| EQUAL.iter().any(|equal| line.starts_with(equal));
     if !log.lines().any(|line| line.starts_with(&setting)) || !log.lines().any(is_equal) {
         return None;
@@ -37,8 +55,38 @@ fn logged(log: &str, shape: Shape) -> Option<(f64, f64)> {
     Some((found.parse().ok()?, rest.split_once(')')?.0.parse().ok()?))
 }
 
-/// Makes the page from what is in `work`.
-pub fn page(work: &Path, log: &Path, out: Option<&Path>) -> Result<(), Error> {
+/// A log, and the cycles of its bootstrap, found and by the formula.
+struct Logged {
+    lines: Vec<String>,
+    cycles: Option<(f64, f64)>,
+}
+
+/// Reads a log, or leaves it out.
+fn read(log: &Path, shape: Shape) -> Option<Logged> {
+    let text = optional(
+        std::fs::read_to_string(log).map_err(|error| format!("{}: {error}", log.display()).into()),
+    )?;
+    let cycles = logged(&text, shape);
+    if cycles.is_none() {
+        eprintln!(
+            "left out: {} is of no whole bootstrap of {}",
+            log.display(),
+            setting(shape)
+        );
+    }
+    Some(Logged {
+        lines: text.lines().map(str::to_owned).collect(),
+        cycles,
+    })
+}
+
+/// Makes the page from what is in `work`, and the streaming engine's part from its log.
+pub fn page(
+    work: &Path,
+    log: &Path,
+    streaming_log: &Path,
+    out: Option<&Path>,
+) -> Result<(), Error> {
     let shape = Shape::new(&PAPER, LOG_LANES)?;
     let whole: Whole = found(
         work,
@@ -47,18 +95,9 @@ pub fn page(work: &Path, log: &Path, out: Option<&Path>) -> Result<(), Error> {
     )?;
     let operations: Option<Operations> = optional(found(work, "operations", "operations"));
     let estimate: Option<Estimate> = optional(found(work, "energy", "energy"));
-    let log = optional(
-        std::fs::read_to_string(log).map_err(|error| format!("{}: {error}", log.display()).into()),
-    );
-    let bootstrap = log.as_deref().and_then(|log| logged(log, shape));
-    if log.is_some() && bootstrap.is_none() {
-        eprintln!(
-            "left out: the log is of no whole bootstrap at `paper` with {} butterflies",
-            2 * shape.vector()
-        );
-    }
+    let log = read(log, shape);
+    let bootstrap = log.as_ref().and_then(|log| log.cycles);
     let rows = rows(&whole, operations.as_ref(), estimate.as_ref(), bootstrap);
-    let log: Option<Vec<_>> = log.as_ref().map(|log| log.lines().collect());
     let parts = formula::bootstrap(shape);
     let data = json!({
         "measured": Measured::now(),
@@ -74,7 +113,7 @@ pub fn page(work: &Path, log: &Path, out: Option<&Path>) -> Result<(), Error> {
         "pieces": whole.pieces,
         "total": whole.total,
         "failed": whole.failed,
-        "bootstrap": bootstrap.map(|(cycles, _)| json!({"cycles": cycles, "log": log})),
+        "bootstrap": bootstrap.map(|(cycles, _)| json!({"cycles": cycles, "log": log.map(|log| log.lines)})),
         "operations": operations,
         "formula": {
             "transforms": parts.count * parts.steps.transforms,
@@ -86,8 +125,63 @@ pub fn page(work: &Path, log: &Path, out: Option<&Path>) -> Result<(), Error> {
         },
         "energy": estimate.map(|estimate| energy(&estimate)),
     });
+    publish(rows, data, streaming_log, out)
+}
+
+/// Makes the page from the figures that it has in `figures`, and the streaming engine's part from its log.
+pub fn page_again(figures: &Path, streaming_log: &Path, out: Option<&Path>) -> Result<(), Error> {
+    let mut rows: Vec<Row> = kept(figures, "hw-engine")?;
+    rows.retain(|row| !row.is_of(STREAMING));
+    let data = kept(&figures.join("data"), "hw-engine")?;
+    publish(rows, data, streaming_log, out)
+}
+
+/// Makes the page from all but the streaming engine's part, and that from its log.
+fn publish(
+    mut rows: Vec<Row>,
+    mut data: Value,
+    streaming_log: &Path,
+    out: Option<&Path>,
+) -> Result<(), Error> {
+    let shape = Shape::of(Form::Streaming, &PAPER, STREAMING_LOG_LANES)?;
+    data["streaming"] = Value::Null;
+    if let Some(Logged {
+        lines,
+        cycles: Some((cycles, formula)),
+    }) = read(streaming_log, shape)
+    {
+        let name = |what: &str| format!("{STREAMING}{what}");
+        let what = format!(
+            "{} words a cycle; equal to the integer arithmetic",
+            shape.vector()
+        );
+        rows.extend([
+            Row::new(
+                name("bootstrap at `paper`, simulated whole"),
+                cycles,
+                "cycles",
+            )
+            .beside(BOOTSTRAP * CLOCK * 1e3)
+            .noted(what),
+            Row::new(name("bootstrap at 200 MHz"), cycles / CLOCK / 1e3, "ms").beside(BOOTSTRAP),
+            off(name("simulated bootstrap off its formula"), cycles, formula),
+        ]);
+        let parts = formula::bootstrap(shape);
+        data["streaming"] = json!({
+            "words": shape.vector(),
+            "cycles": cycles,
+            "step": parts.steps.total(),
+            "switch": parts.switch,
+            "log": lines,
+        });
+    }
     pages::publish("hw-engine", &rows, &data, out)?;
     Ok(())
+}
+
+/// How far a simulation is from its formula.
+fn off(what: impl Into<String>, found: f64, formula: f64) -> Row {
+    Row::new(what, (found / formula - 1.0).abs() * 100.0, "%").at_most(1.0)
 }
 
 /// A result of another command.
@@ -143,12 +237,6 @@ fn rows(
     estimate: Option<&Estimate>,
     bootstrap: Option<(f64, f64)>,
 ) -> Vec<Row> {
-    /// Of the paper, in milliseconds.
-    const BOOTSTRAP: f64 = 249.96;
-    let off = |what: &str, found: f64, formula: f64| {
-        let off = (found / formula - 1.0).abs() * 100.0;
-        Row::new(format!("simulated {what} off its formula"), off, "%").at_most(1.0)
-    };
     let mut rows = Vec::new();
     if let Some(found) = operations {
         let pair = |name: &str, cycles: u64| {
@@ -169,7 +257,7 @@ fn rows(
                 .at_most(20e6)
                 .noted("2 circuits of 64 butterflies; equal to the integer arithmetic"),
             Row::new("bootstrap at 200 MHz", cycles / CLOCK / 1e3, "ms").beside(BOOTSTRAP),
-            off("bootstrap", cycles, formula),
+            off("simulated bootstrap off its formula", cycles, formula),
         ]);
     }
     if let Some(found) = operations {
@@ -177,7 +265,7 @@ fn rows(
             Row::new("CMux at `paper`", found.step as f64, "cycles")
                 .beside(BOOTSTRAP * CLOCK * 1e3 / 800.0)
                 .noted("difference of bootstraps of two steps and one; the paper's is its bootstrap / 800"),
-            off("CMux", found.step as f64, found.step_formula as f64),
+            off("simulated CMux off its formula", found.step as f64, found.step_formula as f64),
         ]);
         for (name, cycles, paper) in [
             ("HomAdd", found.hom_add, 124.0),

@@ -29,7 +29,7 @@ use toroid_sim::memory::Timing;
 use toroid_task::Progress;
 use toroid_tfhe::params::{ParamSet, StageParams};
 
-use crate::engine::LOG_LANES;
+use crate::engine::{LOG_LANES, STREAMING_LOG_LANES};
 
 /// Measures the cores of Toroid.
 #[derive(Parser)]
@@ -193,6 +193,15 @@ enum Commands {
         /// The log of a bootstrap
         #[arg(long, default_value = "../docs/results/hw-engine-bootstrap.log")]
         log: PathBuf,
+        /// The log of a bootstrap of the streaming engine
+        #[arg(
+            long,
+            default_value = "../docs/results/hw-engine-streaming-bootstrap.log"
+        )]
+        streaming_log: PathBuf,
+        /// Take all but the streaming engine's part from the page that there is
+        #[arg(long)]
+        again: bool,
         /// Write the files
         #[arg(long)]
         write: bool,
@@ -295,26 +304,22 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             } else {
                 Form::InPlace
             };
-            let log_lanes = log_lanes.unwrap_or(if streaming { 6 } else { LOG_LANES });
+            let log_lanes = log_lanes.unwrap_or(if streaming {
+                STREAMING_LOG_LANES
+            } else {
+                LOG_LANES
+            });
             let measured = bootstrap::bootstrap(form, &params, log_lanes, timing, &progress)?;
             bar.finish_and_clear();
             let time = measured.cycles as f64 / clock / 1e3;
             let seconds = measured.simulated.as_secs_f64();
             let text = format!(
-                "{}: n = {}, N = {}, {} {}, memory {latency} cycles at {bandwidth} beats per cycle\n\
+                "{}, memory {latency} cycles at {bandwidth} beats per cycle\n\
                  {}\n\
                  cycles: {} (formula: {}), {time:.3} ms at {clock} MHz\n\
                  main memory: {} beats of {} bytes\n\
                  simulation: {seconds:.1} s, {:.0} cycles/s; model made in {:.1} s\n",
-                params.name,
-                params.lwe_dimension,
-                params.ring_degree,
-                1 << log_lanes,
-                if streaming {
-                    "words a cycle"
-                } else {
-                    "butterflies"
-                },
+                engine::setting(Shape::of(form, &params, log_lanes)?),
                 bootstrap::EQUAL[0],
                 measured.cycles,
                 measured.formula,
@@ -401,9 +406,18 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         Commands::Report {
             work,
             log,
+            streaming_log,
+            again,
             write,
             out,
-        } => engine::page(&work, &log, write.then_some(out.as_path()))?,
+        } => {
+            let to = write.then_some(out.as_path());
+            if again {
+                engine::page_again(&out, &streaming_log, to)?;
+            } else {
+                engine::page(&work, &log, &streaming_log, to)?;
+            }
+        }
     }
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! One figure beside a published one and its bar.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toroid_cores::synthesis::Resources;
 
 /// A figure of ours.
-#[derive(Serialize)]
+#[derive(Deserialize, Serialize)]
 pub struct Row {
     row: String,
     ours: f64,
-    unit: &'static str,
+    unit: String,
     /// What is published.
     reference: Option<f64>,
     /// Ours over the reference.
@@ -20,17 +20,22 @@ pub struct Row {
 
 impl Row {
     /// A figure alone.
-    pub fn new(row: impl Into<String>, ours: f64, unit: &'static str) -> Row {
+    pub fn new(row: impl Into<String>, ours: f64, unit: &str) -> Row {
         Row {
             row: row.into(),
             ours,
-            unit,
+            unit: unit.to_owned(),
             reference: None,
             ratio: None,
             bar: None,
             holds: None,
             note: String::new(),
         }
+    }
+
+    /// Whether the name begins so.
+    pub fn is_of(&self, group: &str) -> bool {
+        self.row.starts_with(group)
     }
 
     /// Beside a published figure.
