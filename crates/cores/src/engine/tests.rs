@@ -217,10 +217,6 @@ fn streamed_bootstraps_are_those_of_the_exact_path() {
     bootstraps_agree(&SQUARE32, &fast);
     bootstraps_agree(&SQUARE64, &fast);
     bootstraps_agree(&SQUARE1024, &fast);
-    // The fewest lanes.
-    bootstraps_agree(&SQUARE32, &RtlBackend::of(Form::Streaming, 2, SLOW));
-    // As many lanes as rows of a column; two ports of memory.
-    bootstraps_agree(&SQUARE64, &RtlBackend::of(Form::Streaming, 4, SLOW));
 }
 
 /// An engine with keys and three registers, and what the integer arithmetic makes of them.
@@ -536,8 +532,9 @@ fn linear_instructions_are_those_of_the_exact_path() {
 #[test]
 fn cores_test_themselves() {
     crate::testing::verify("engine", &[&[]]);
-    let smallest: &[_] = &[("LOG_N", 6), ("LOG_LANES", 2)];
-    crate::testing::verify("engine_streaming", &[&[], smallest, &[("LOG_N", 6)]]);
+    // The fewest lanes, and as many as rows of a column.
+    let fewest: &[_] = &[("LOG_N", 6), ("LOG_LANES", 2)];
+    crate::testing::verify("engine_streaming", &[fewest, &[("LOG_N", 6)]]);
     for (given, reason) in [
         (&[("LOG_N", 9)][..], "LOG_N must be even, not 9"),
         (&[("LOG_N", 10), ("LOG_LANES", 2)], "from LOG_N / 4"),

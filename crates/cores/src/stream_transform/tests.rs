@@ -206,20 +206,12 @@ impl Shape {
 
 #[test]
 fn transforms_are_those_of_the_library() {
-    for (log_n, log_lanes, latency) in [
-        (4, 2, 41),
-        (6, 3, 51),
-        (8, 2, 133),
-        (8, 3, 89),
-        (10, 4, 127),
-    ] {
-        let shape = Shape {
-            log_n,
-            log_lanes,
-            latency,
-        };
-        shape.check();
-    }
+    let shape = Shape {
+        log_n: 8,
+        log_lanes: 2,
+        latency: 133,
+    };
+    shape.check();
 }
 
 /// 128 points have factors of two terms.
