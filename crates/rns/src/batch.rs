@@ -31,8 +31,8 @@ use crate::stored::StoredColumn;
 use crate::table::Table;
 use crate::transform::StepPlan;
 
-/// Bytes of encoded matrices that a batch keeps for the next.
-pub const MATRIX_BYTES: usize = 512 << 20;
+/// Bytes of encoded matrices that a batch keeps for the next: room for all of those of 8 bits, 553 MB.
+pub const MATRIX_BYTES: usize = 544 << 20;
 
 /// Gives operations their turns.
 pub trait Turns {
