@@ -196,7 +196,34 @@ pub static ALL: &[Row] = &[
         peer: Some("tfhe-ntt 0.7.1 prime64, the same prime"),
         bar: Some(0.8),
         bound: Some(|machine, _| machine::prime(machine, 16384, 3.0, 8.0, "vpmadd52")),
-        measure: transform::prime50::<16384>,
+        measure: transform::prime50::<16384, 50>,
+        ..TRANSFORM
+    },
+    Row {
+        name: "ntt49-16384",
+        title: "negacyclic NTT, N = 16384, prime of 49 bits",
+        peer: Some("tfhe-ntt 0.7.1 prime64, the same prime"),
+        bar: Some(0.8),
+        bound: Some(|machine, _| machine::prime(machine, 16384, 3.0, 8.0, "vpmadd52")),
+        measure: transform::prime50::<16384, 49>,
+        ..TRANSFORM
+    },
+    Row {
+        name: "ntt49-32768",
+        title: "negacyclic NTT, N = 32768, prime of 49 bits",
+        peer: Some("tfhe-ntt 0.7.1 prime64, the same prime"),
+        bar: Some(0.8),
+        bound: Some(|machine, _| machine::prime(machine, 32768, 3.0, 8.0, "vpmadd52")),
+        measure: transform::prime50::<32768, 49>,
+        ..TRANSFORM
+    },
+    Row {
+        name: "ntt49-65536",
+        title: "negacyclic NTT, N = 65536, prime of 49 bits",
+        peer: Some("tfhe-ntt 0.7.1 prime64, the same prime"),
+        bar: Some(0.8),
+        bound: Some(|machine, _| machine::prime(machine, 65536, 3.0, 8.0, "vpmadd52")),
+        measure: transform::prime50::<65536, 49>,
         ..TRANSFORM
     },
     Row {

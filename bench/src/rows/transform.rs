@@ -65,9 +65,12 @@ pub fn inverse_goldilocks<const N: usize>(
     number_theoretic(row, settings, (N, P), &ours, &peer)
 }
 
-/// Negacyclic NTT modulo the largest prime of 50 bits.
-pub fn prime50<const N: usize>(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
-    let q = largest_prime(N, 50)?;
+/// Negacyclic NTT modulo the largest prime of `BITS` bits, 50 at most.
+pub fn prime50<const N: usize, const BITS: u32>(
+    row: &Row,
+    settings: &Settings,
+) -> Result<Measurement, Error> {
+    let q = largest_prime(N, BITS)?;
     let ours = side!(Ntt50Plan::new(N, q)?, forward, product);
     let peer = side!(peer64(N, q)?, fwd, peer_product64);
     number_theoretic(row, settings, (N, q), &ours, &peer)
