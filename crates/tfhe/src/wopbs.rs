@@ -347,17 +347,17 @@ impl<M: Modulus, A: Arithmetic<M>> WopbsKey<M, A> {
             .collect::<Result<Vec<_>, _>>()?;
         let ggsw_words = self.stages.circuit.ggsw_rows() * self.params.glwe_words();
         let mut rows = vec![M::Word::default(); samples.len() * ggsw_words];
-        let threads = run.threads.div_ceil(samples.len().max(1));
         self.for_each_bit(key_switching, count, samples, run, |bit, accs| {
-            let jobs = accs
-                .chunks_exact(self.params.glwe_words())
-                .zip(rows.chunks_exact_mut(ggsw_words))
-                .zip(&mut lists);
-            in_parallel(run.threads, jobs.collect(), |_, ((acc, rows), list)| {
-                self.circuit_bootstrap(acc, rows, threads)?;
-                list.load_sample(bit, rows);
-                Ok(())
-            })
+            self.circuit_bootstrap(accs, &mut rows, run.threads)?;
+            let jobs = lists.iter_mut().zip(rows.chunks_exact(ggsw_words));
+            in_parallel(
+                run.threads,
+                jobs.collect(),
+                |_, (list, rows): (&mut GgswList<M, A>, _)| {
+                    list.load_sample(bit, rows);
+                    Ok(())
+                },
+            )
         })?;
         let bits = lists.into_iter().map(|samples| Bits {
             key: self,
