@@ -5,6 +5,7 @@
 module goldilocks_canonical_proof #(
     parameter int LOW = 0,
     parameter int HIGH = 2,
+    parameter bit SPLIT = 0,
     parameter int HIGH_USED = HIGH
 ) (
     input logic clk_i,
@@ -16,7 +17,8 @@ module goldilocks_canonical_proof #(
   goldilocks_canonical #(
       .LOW       (LOW),
       .HIGH      (HIGH_USED),
-      .REGISTERED(1)
+      .REGISTERED(1),
+      .SPLIT     (SPLIT)
   ) i_canonical (
       .clk_i,
       .t_i,

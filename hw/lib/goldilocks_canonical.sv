@@ -10,11 +10,14 @@
 // LOW         -3 to 0
 // HIGH        1 to 3
 // REGISTERED  registers between the choice of k and the sum
+// SPLIT       two adders of 32 bits in place of one of 64. The lower one adds -k, so its carry is known as soon as k: it is
+//             chosen with k, which takes some LUTs.
 // Latency: 1 with registers, else 0
 module goldilocks_canonical #(
     parameter int LOW = 0,
     parameter int HIGH = 2,
-    parameter bit REGISTERED = 0
+    parameter bit REGISTERED = 0,
+    parameter bit SPLIT = 0
 ) (
     input  logic               clk_i,
     input  logic signed [66:0] t_i,
@@ -50,15 +53,40 @@ module goldilocks_canonical #(
   assign over = &y[63:34] && |(chosen & beyond);
   assign {high, low} = HALVES[{over, c}];
 
+  // Out of the lower half: where k > 0, if it is at least k; where k < 0, unless its complement is at least -k.
+  logic carry;
+  if (SPLIT) begin : g_carry
+    logic [31:0] lower;
+    logic [ 1:0] carries;
+    assign lower = t_i[31:0] ^ {32{c[2]}};
+    for (genvar n = 0; n < 2; n++) begin : g_choice
+      logic [3:0] minus_k;
+      assign minus_k = HALVES[{1'(n), c}][3:0];
+      assign carries[n] = minus_k != 0 && c[2] ^ (|lower[31:2] || lower[1:0] >= (c[2] ? minus_k[1:0] : 2'(-minus_k)));
+    end
+    assign carry = carries[over];
+  end else begin : g_carry
+    assign carry = 1'b0;
+  end
+
   logic [63:0] v;
   logic signed [3:0] low_late, high_late;
+  logic carry_late;
   delay #(
-      .WIDTH (72),
+      .WIDTH (73),
       .CYCLES(int'(REGISTERED))
   ) i_delay (
       .clk_i,
-      .d_i({t_i[63:0], high, low}),
-      .q_o({v, high_late, low_late})
+      .d_i({t_i[63:0], high, low, carry}),
+      .q_o({v, high_late, low_late, carry_late})
   );
-  assign r_o = v + {32'(high_late), 32'(low_late)};
+  if (SPLIT) begin : g_sum
+    logic unused_carry;
+    assign r_o[31:0] = v[31:0] + 32'(low_late);
+    assign {r_o[63:32], unused_carry} = {v[63:32], 1'b1} + {32'(high_late), carry_late};
+  end else begin : g_sum
+    logic unused_carry;
+    assign unused_carry = carry_late;
+    assign r_o = v + {32'(high_late), 32'(low_late)};
+  end
 endmodule

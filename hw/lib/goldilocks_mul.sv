@@ -3,42 +3,64 @@
 //
 // TILE_A, TILE_B  tiles of the multiplier (see mul_tiles): 24 x 17 takes 12 DSP48
 // SHORT           fewer, longer stages (see mul_tiles)
+// KARATSUBA       0, or 6 or 8: that many tiles, and more LUTs (see goldilocks_karatsuba), not with SHORT
 // Latency: toroid_pkg::goldilocks_mul_latency
 module goldilocks_mul #(
     parameter int TILE_A = 24,
     parameter int TILE_B = 17,
-    parameter bit SHORT  = 0
+    parameter bit SHORT = 0,
+    parameter int KARATSUBA = 0
 ) (
     input  logic        clk_i,
     input  logic [63:0] a_i,
     input  logic [63:0] b_i,
     output logic [63:0] p_o
 );
-  logic [128:0] x;
   logic signed [65:0] t;
   logic [63:0] p_d;
-  mul_tiles #(
-      .WIDTH_A(64),
-      .WIDTH_B(64),
-      .TILE_A (TILE_A),
-      .TILE_B (TILE_B),
-      .CUT    (96),
-      .SHORT  (SHORT)
-  ) i_mul (
-      .clk_i,
-      .a_i,
-      .b_i,
-      .p_o(x)
-  );
-  goldilocks_fold #(
-      .REGISTERED(!SHORT)
-  ) i_fold (
-      .clk_i,
-      .x_i(x[127:0]),
-      .carry_i(x[128]),
-      .t_o(t)
-  );
-  goldilocks_canonical i_canonical (
+  if (KARATSUBA > 0) begin : g_karatsuba
+    if (SHORT) begin : g_check
+      $fatal(1, "goldilocks_mul: KARATSUBA is no choice with SHORT");
+    end
+    goldilocks_karatsuba #(
+        .TILE_A(TILE_A),
+        .TILE_B(TILE_B),
+        .TILES (KARATSUBA)
+    ) i_mul (
+        .clk_i,
+        .a_i,
+        .b_i,
+        .t_o(t)
+    );
+  end else begin : g_tiles
+    logic [128:0] x;
+    mul_tiles #(
+        .WIDTH_A(64),
+        .WIDTH_B(64),
+        .TILE_A (TILE_A),
+        .TILE_B (TILE_B),
+        .CUT    (96),
+        .SHORT  (SHORT)
+    ) i_mul (
+        .clk_i,
+        .a_i,
+        .b_i,
+        .p_o(x)
+    );
+    goldilocks_fold #(
+        .REGISTERED(!SHORT)
+    ) i_fold (
+        .clk_i,
+        .x_i(x[127:0]),
+        .carry_i(x[128]),
+        .t_o(t)
+    );
+  end
+  goldilocks_canonical #(
+      .LOW       (KARATSUBA > 0 ? -2 : 0),
+      .REGISTERED(KARATSUBA > 0),
+      .SPLIT     (!SHORT)
+  ) i_canonical (
       .clk_i,
       .t_i(67'(t)),
       .r_o(p_d)

@@ -43,8 +43,24 @@ package toroid_pkg;
     return bias;
   endfunction
 
+  // mul_strip: digits that are added in a cycle. A corner is so narrow that two are.
+  function automatic int mul_strip_digits(bit corner);
+    return corner ? 2 : 1;
+  endfunction
+
+  // mul_strip: the sums of the digits, then one cycle for each tile.
+  function automatic int mul_strip_latency(int width_a, int tile_a, bit corner);
+    return ceil_div((width_a - tile_a) / 2, mul_strip_digits(corner)) + (corner ? 3 : 2);
+  endfunction
+
+  // goldilocks_karatsuba: operands, their sums, the product of these, and three cycles for the sum of all products.
+  function automatic int goldilocks_karatsuba_latency(int tile_a);
+    return 2 + mul_strip_latency(33, tile_a, 0) + 3;
+  endfunction
+
   // goldilocks_mul
-  function automatic int goldilocks_mul_latency(int tile_a, int tile_b, bit short_pipeline = 0);
+  function automatic int goldilocks_mul_latency(int tile_a, int tile_b, bit short_pipeline = 0, int karatsuba = 0);
+    if (karatsuba > 0) return goldilocks_karatsuba_latency(tile_a) + 2;
     return mul_latency(64, 64, tile_a, tile_b, short_pipeline) + (short_pipeline ? 1 : 3);
   endfunction
 

@@ -229,6 +229,16 @@ fn units() -> Vec<Entry> {
             Placed::Core("goldilocks_mul", Vec::new()),
         ),
         unit(
+            "goldilocks-multiplier-8",
+            "multiplier modulo 2^64 - 2^32 + 1, 8 DSP",
+            Placed::Core("goldilocks_mul", vec![("KARATSUBA", 8)]),
+        ),
+        unit(
+            "goldilocks-multiplier-6",
+            "multiplier modulo 2^64 - 2^32 + 1, 6 DSP",
+            Placed::Core("goldilocks_mul", vec![("KARATSUBA", 6)]),
+        ),
+        unit(
             "engine-butterfly",
             "butterfly of the engine",
             Placed::Core("butterfly_integrated", Vec::new()),

@@ -15,6 +15,18 @@ use toroid_sim::random::Random;
 
 const TILES: [Parameter; 2] = [TILE_A, TILE_B];
 
+/// Of a product.
+const PRODUCT: [Parameter; 3] = [
+    TILE_A,
+    TILE_B,
+    Parameter {
+        name: "KARATSUBA",
+        doc: "0, or 6 or 8: the product takes that many DSP tiles and more LUTs, by Karatsuba's method",
+        default: 0,
+        range: 0..=8,
+    },
+];
+
 /// Words on which reductions and carries are at their ends.
 const EXTREMES: [u64; 12] = [
     0,
@@ -67,27 +79,57 @@ impl Tiles {
     }
 }
 
-pub static GOLDILOCKS_MUL: Core = Core::new(
-    "goldilocks_mul",
-    "product modulo 2^64 - 2^32 + 1, one per cycle",
-    &TILES,
-    |values| Ok(Box::new(Product(Tiles::of(values)))),
-);
+pub static GOLDILOCKS_MUL: Core = Core {
+    variants: &[&[("KARATSUBA", 6)], &[("KARATSUBA", 8)]],
+    ..Core::new(
+        "goldilocks_mul",
+        "product modulo 2^64 - 2^32 + 1, one per cycle",
+        &PRODUCT,
+        |values| Ok(Box::new(Product::new(values)?)),
+    )
+};
 
 inventory::submit!(&GOLDILOCKS_MUL);
 
-struct Product(Tiles);
+struct Product {
+    tiles: Tiles,
+    karatsuba: u64,
+}
+
+impl Product {
+    fn new(values: &Values) -> Result<Product, CoreError> {
+        let (tiles, karatsuba) = (Tiles::of(values), values["KARATSUBA"]);
+        let fits = matches!(karatsuba, 6 | 8) && matches!(tiles, Tiles(24, 17) | Tiles(18, 18));
+        if karatsuba > 0 && !fits {
+            return Err(CoreError::Value {
+                core: GOLDILOCKS_MUL.name,
+                name: "KARATSUBA",
+                expected: "0, or 6 or 8 with tiles of 24 x 17 or 18 x 18".to_owned(),
+                found: karatsuba,
+            });
+        }
+        Ok(Product { tiles, karatsuba })
+    }
+}
 
 impl Configured for Product {
     fn design(&self) -> Result<Design, CoreError> {
-        self.0.design("goldilocks_mul")
+        let design = self.tiles.design("goldilocks_mul")?;
+        Ok(design.with("KARATSUBA", self.karatsuba))
     }
 
     fn timing(&self) -> Timing {
+        let (formula, cycles) = match self.karatsuba {
+            0 => (
+                "4 + ceil(64 / TILE_A) + ceil(64 / TILE_B)",
+                self.tiles.latency(64, 64) + 3,
+            ),
+            _ => ("9 + floor((33 - TILE_A) / 2)", 9 + (33 - self.tiles.0) / 2),
+        };
         Timing::only(Cycles {
             what: "latency",
-            formula: "4 + ceil(64 / TILE_A) + ceil(64 / TILE_B)",
-            cycles: self.0.latency(64, 64) + 3,
+            formula,
+            cycles,
         })
     }
 

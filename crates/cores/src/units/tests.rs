@@ -446,6 +446,81 @@ fn products_with_a_narrow_row() {
 }
 
 #[test]
+fn products_from_two_or_three_tiles_and_a_strip() {
+    if tests_are_skipped() {
+        return;
+    }
+    // Digits of an odd and an even strip, one and two a cycle, the widest and the least strips; tiles of both devices.
+    for (bits, tiles, has_corner, addend, latency) in [
+        ((31u32, 32u32), (24u32, 17u32), false, 0u64, 5),
+        ((32, 32), (24, 17), false, 1, 6),
+        ((32, 32), (24, 17), true, 1, 5),
+        ((31, 31), (24, 17), true, 0, 5),
+        ((26, 18), (24, 17), false, 1, 3),
+        ((32, 32), (18, 18), true, 0, 7),
+        ((31, 30), (16, 17), false, 0, 9),
+    ] {
+        let design = sources::design("mul_strip")
+            .unwrap()
+            .with("WIDTH_A", bits.0)
+            .with("WIDTH_B", bits.1)
+            .with("TILE_A", tiles.0)
+            .with("TILE_B", tiles.1)
+            .with("CORNER", u32::from(has_corner))
+            .with("ADDEND", addend);
+        let mut random = Random::new(bits.0.into());
+        let rows: Vec<_> = (0..10_000)
+            .map(|_| {
+                let [a, b] = [bits.0, bits.1].map(|bits| word_up_to(&mut random, (1 << bits) - 1));
+                (vec![a, b], vec![a * b + addend])
+            })
+            .collect();
+        stream(
+            &mut start(&design),
+            &["a_i", "b_i"],
+            &["p_o"],
+            latency,
+            &rows,
+        );
+    }
+}
+
+#[test]
+fn products_of_any_words_by_karatsuba() {
+    if tests_are_skipped() {
+        return;
+    }
+    for (count, tiles, latency) in [
+        (6u32, (24u32, 17u32), 13),
+        (8, (24, 17), 13),
+        (8, (18, 18), 16),
+    ] {
+        let design = sources::design("goldilocks_mul")
+            .unwrap()
+            .with("KARATSUBA", count)
+            .with("TILE_A", tiles.0)
+            .with("TILE_B", tiles.1);
+        let mut random = Random::new(count.into());
+        // Halves at their ends, and words that are not canonical.
+        let largest = u64::from(u32::MAX);
+        let rows: Vec<_> = (0..20_000)
+            .map(|_| {
+                let mut half = || word_up_to(&mut random, largest);
+                let [a, b] = [(); 2].map(|()| half() << 32 | half());
+                (vec![a, b], vec![mul(a, b, P)])
+            })
+            .collect();
+        stream(
+            &mut start(&design),
+            &["a_i", "b_i"],
+            &["p_o"],
+            latency,
+            &rows,
+        );
+    }
+}
+
+#[test]
 fn halves() {
     if tests_are_skipped() {
         return;
@@ -740,6 +815,18 @@ fn wrong_parameters_are_refused() {
             "NARROW",
             3,
             "mul_tiles: NARROW needs SHORT and an unsigned b",
+        ),
+        (
+            "mul_strip",
+            "WIDTH_A",
+            25,
+            "mul_strip: WIDTH_A or WIDTH_B does not fit the tiles",
+        ),
+        (
+            "goldilocks_mul",
+            "KARATSUBA",
+            7,
+            "goldilocks_karatsuba: TILES must be 6 or 8",
         ),
         (
             "butterfly_solinas",

@@ -89,7 +89,7 @@ fn requests_that_make_no_sense_are_refused() {
     };
     assert_eq!(
         message(&[("TILE", 1)]),
-        "goldilocks_mul has no parameter TILE; it has TILE_A, TILE_B"
+        "goldilocks_mul has no parameter TILE; it has TILE_A, TILE_B, KARATSUBA"
     );
     assert_eq!(
         message(&[("TILE_A", 1)]),
