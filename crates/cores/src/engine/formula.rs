@@ -78,7 +78,7 @@ pub struct BootstrapCycles {
     pub count: u64,
     /// Loading, modulus switch and the first rotation.
     pub start: u64,
-    /// Sample extraction and key switch.
+    /// Sample extraction and key switch; of the streaming engine, with the end of the last step.
     pub switch: u64,
 }
 
@@ -105,14 +105,15 @@ fn bootstrap_streaming(shape: Shape) -> BootstrapCycles {
     // An operation on the rows of a sample, and the cycle that takes it.
     let pass = lwe_rows + PASS;
     // Descriptors, the sample, its words row by row, the test vector, which is turned and copied.
-    let start = 5 + pass + lwe_rows * 3 + params.lwe_words() as u64 + 4 * rows + 13;
+    let start = 5 + pass + lwe_rows * 3 + params.lwe_words() as u64 + 4 * rows - 1;
     // Two words at a time.
     let digits = params.key_switching_samples() as u64 / 2 * lwe_rows.max(4);
     BootstrapCycles {
         steps: step(shape),
         count: params.lwe_dimension as u64,
         start,
-        switch: 16 + digits + 3 * pass,
+        // No step hides the last one's body.
+        switch: rows + 16 + digits + 3 * pass,
     }
 }
 

@@ -216,7 +216,13 @@ fn streamed_bootstraps_are_those_of_the_exact_path() {
     let fast = RtlBackend::of(Form::Streaming, 3, Timing::default());
     bootstraps_agree(&SQUARE32, &fast);
     bootstraps_agree(&SQUARE64, &fast);
-    bootstraps_agree(&SQUARE1024, &fast);
+    // Many rows, of which the cycles must be those of the formula but for memory's latency.
+    let many_rows = RtlBackend::of(Form::Streaming, 3, Timing::default());
+    bootstraps_agree(&SQUARE1024, &many_rows);
+    let found = many_rows.rtl_statistics().bootstrap;
+    let shape = Shape::of(Form::Streaming, &SQUARE1024, 3).unwrap();
+    let expected = formula::bootstrap(shape).total() + 2 * Timing::default().latency;
+    assert_eq!(found.cycles, found.count * expected);
 }
 
 /// An engine with keys and three registers, and what the integer arithmetic makes of them.
