@@ -351,7 +351,13 @@ fn fast_wide_functions_decrypt_to_the_functions_of_their_messages() {
     let client = ClientKey::generate(params, &mut rng);
     let [bootstrapping, switching] =
         KeyBytes::generate(&client, KeyForm::Seeded, &mut rng).load(&gpu, params);
-    assert!(gpu.batch_hint(params) > CpuBackend::new(ArithmeticKind::Fft).batch_hint(params));
+    let short = GpuOptions {
+        most: Some(3),
+        ..options(driver)
+    };
+    // The hint is that of the device, whose passes the option makes shorter, and not the processor's.
+    let shorter = backend(ArithmeticKind::Fft, &short).batch_hint(params);
+    assert!(shorter < gpu.batch_hint(params));
     let encoding = Encoding::new(params.message_bits, false).unwrap();
     let functions: [fn(u64) -> u64; 2] = [|m| m * m % 512, |m| m / 3];
     let vectors = functions.map(|function| test_vector(params, params.message_bits, function));
