@@ -245,8 +245,10 @@ impl Backend for CpuBackend {
     }
 
     /// Several slices for each core: where one slice ends late, other cores go on with the next.
-    fn batch_hint(&self, _: &ParamSet) -> usize {
-        SLICES_PER_CORE * MAX_PASS * self.scheduler.slots()
+    fn batch_hint(&self, params: &ParamSet) -> usize {
+        // A slice of wide functions takes a second or more, after each of which users want to see progress.
+        let slices = if params.is_wide() { 1 } else { SLICES_PER_CORE };
+        slices * MAX_PASS * self.scheduler.slots()
     }
 
     fn packs(&self, params: &ParamSet) -> bool {
