@@ -4,10 +4,8 @@
 //! vector units of Zen 4, where an operation on 512 bits takes per cycle of two units of 256 bits. A processor with more
 //! units (two 512-bit multipliers) can come in below these bounds; nothing else can.
 
-use std::hint::black_box;
-use std::time::Instant;
-
 use serde::{Deserialize, Serialize};
+use toroid_bench_common::speed;
 use toroid_tfhe::params::{ModulusKind, ParamSet, StageParams};
 
 /// Fused multiply-adds of 512 bits per cycle, two operations each on eight f64.
@@ -41,55 +39,16 @@ pub struct Bound {
 impl Machine {
     /// Measures this machine.
     pub fn measure() -> Machine {
-        let words = vec![1u64; READ_BYTES / 8];
         Machine {
-            clock: clock(),
-            read: read(&words, 1),
-            read_by_two: read(&words, 2),
+            clock: speed::clock(),
+            read: speed::read(1),
+            read_by_two: speed::read(2),
         }
     }
 
     fn seconds_of_flops(&self, flops: f64) -> f64 {
         flops / FLOPS_PER_CYCLE / self.clock
     }
-}
-
-/// Best of many runs of a chain of additions and exclusive ors, neither of which can begin before the one before it ends.
-fn clock() -> f64 {
-    const STEPS: u64 = 500_000;
-    let (a, b) = (black_box(0x9e37_79b9_7f4a_7c15u64), black_box(0x55u64));
-    let mut best = f64::INFINITY;
-    for _ in 0..200 {
-        let mut x = black_box(1u64);
-        let started = Instant::now();
-        for _ in 0..STEPS {
-            x = x.wrapping_add(a) ^ b;
-        }
-        black_box(x);
-        best = best.min(started.elapsed().as_secs_f64());
-    }
-    2.0 * STEPS as f64 / best
-}
-
-/// Far more than any cache holds.
-const READ_BYTES: usize = 1 << 29;
-
-/// Best of several passes over `words` by a number of threads.
-fn read(words: &[u64], threads: usize) -> f64 {
-    let share = words.len() / threads;
-    let mut best = f64::INFINITY;
-    for _ in 0..10 {
-        let started = Instant::now();
-        std::thread::scope(|scope| {
-            for part in words.chunks_exact(share) {
-                scope.spawn(|| {
-                    black_box(part.iter().fold(0u64, |sum, word| sum.wrapping_add(*word)))
-                });
-            }
-        });
-        best = best.min(started.elapsed().as_secs_f64());
-    }
-    size_of_val(words) as f64 / best
 }
 
 /// log2 N butterflies for every two of N words.

@@ -87,6 +87,14 @@ pub enum Clock {
 }
 
 impl Clock {
+    /// The clock of work on so many threads: several have no common time on a processor.
+    pub fn of(threads: usize) -> Clock {
+        match threads {
+            1 => Clock::Thread,
+            _ => Clock::Wall,
+        }
+    }
+
     /// Time of one call.
     pub fn timed<T>(self, work: impl FnOnce() -> T) -> (Duration, T) {
         if self == Clock::Thread {

@@ -67,6 +67,7 @@ pub static ALL: &[Row] = &[
         title: "PBS at `paper` (blind rotation and extraction, no key switch), f64 FFT",
         peer: Some("tfhe-rs 1.8.2 core_crypto, u32 torus, same parameters"),
         bar: Some(0.55),
+        limit: Some(Limit::Value(150.0)),
         bound: Some(|machine, measured| {
             machine::fft_rotation(machine, &PAPER, measured.key_bytes, machine::SINGLE)
         }),
@@ -78,6 +79,7 @@ pub static ALL: &[Row] = &[
         title: "the same on two threads, time on the wall",
         peer: Some("tfhe-rs 1.8.2 core_crypto, one thread"),
         bar: Some(0.33),
+        limit: Some(Limit::Value(85.0)),
         bound: Some(|machine, measured| {
             machine::fft_rotation(machine, &PAPER, measured.key_bytes, TWO_THREADS)
         }),
@@ -89,6 +91,7 @@ pub static ALL: &[Row] = &[
         title: "the same, a batch of 8 on one thread, time per sample",
         peer: Some("tfhe-rs 1.8.2 core_crypto, batch of 8 on one thread"),
         bar: Some(0.5),
+        limit: Some(Limit::Value(145.0)),
         runs: 4,
         bound: Some(|machine, measured| {
             machine::fft_rotation(machine, &PAPER, measured.key_bytes, BATCH)
@@ -101,6 +104,7 @@ pub static ALL: &[Row] = &[
         title: "PBS at `paper`, exact integers",
         peer: Some("tfhe-rs 1.8.2 ntt64, q = 2^64-2^32+1, same parameters"),
         bar: Some(0.4),
+        limit: Some(Limit::Value(300.0)),
         runs: 10,
         bound: Some(|machine, measured| {
             machine::halves_rotation(machine, &PAPER, measured.key_bytes)
@@ -119,13 +123,24 @@ pub static ALL: &[Row] = &[
     },
     Row {
         name: "message4-unrolled",
+        title: "the same by an unrolled key",
+        peer: Some("ours by an ordinary key"),
+        limit: Some(Limit::Value(8.0)),
+        bound: Some(|machine, measured| {
+            machine::unrolled_bootstrap(machine, &MESSAGE4, measured.key_bytes, machine::SINGLE)
+        }),
+        measure: |row, settings| bootstrap::message4_unrolled(row, settings, 1),
+        ..GATES
+    },
+    Row {
+        name: "message4-unrolled-batch-8",
         title: "the same by an unrolled key, a batch of 8 on one thread, time per sample",
         peer: Some("ours by an ordinary key, the same batch"),
         runs: 6,
         bound: Some(|machine, measured| {
             machine::unrolled_bootstrap(machine, &MESSAGE4, measured.key_bytes, BATCH)
         }),
-        measure: bootstrap::message4_unrolled,
+        measure: |row, settings| bootstrap::message4_unrolled(row, settings, BATCH.batch),
         ..GATES
     },
     Row {
@@ -133,6 +148,7 @@ pub static ALL: &[Row] = &[
         title: "gate NAND (`gate`, failure ≤ 2^-128)",
         peer: Some("tfhe-rs 1.8.2 boolean DEFAULT_PARAMETERS"),
         bar: Some(0.7),
+        limit: Some(Limit::Value(4.5)),
         bound: Some(|machine, measured| machine::bootstrap(machine, &GATE, measured.key_bytes)),
         measure: bootstrap::nand,
         ..GATES
@@ -143,9 +159,17 @@ pub static ALL: &[Row] = &[
         peer: Some(
             "tfhe-rs 1.8.2 integer wopbs_without_padding, 8 blocks of 2 bits, LEGACY_WOPBS_ONLY_8_BLOCKS_PARAM_MESSAGE_2_CARRY_0_KS_PBS",
         ),
-        limit: Some(Limit::Value(250.0)),
+        limit: Some(Limit::Value(180.0)),
         bound: Some(|machine, _| machine::wopbs_function(machine, &MESSAGE16)),
         measure: |row, settings| wopbs::function(row, settings, &MESSAGE16),
+        ..WIDE
+    },
+    Row {
+        name: "wide-16-2-threads",
+        title: "the same on two threads, time on the wall",
+        limit: Some(Limit::Value(105.0)),
+        threads: 2,
+        measure: |row, settings| wopbs::on_threads(row, settings, &MESSAGE16),
         ..WIDE
     },
     Row {
@@ -230,6 +254,7 @@ pub static ALL: &[Row] = &[
         name: "ntt31-16384",
         title: "negacyclic NTT, N = 16384, prime of 30 bits",
         peer: Some("tfhe-ntt 0.7.1 prime32, the same prime"),
+        bar: Some(0.8),
         bound: Some(|machine, _| {
             machine::prime(
                 machine,
@@ -246,6 +271,7 @@ pub static ALL: &[Row] = &[
         name: "ntt62-16384",
         title: "negacyclic NTT, N = 16384, prime of 62 bits",
         peer: Some("tfhe-ntt 0.7.1 prime64, the same prime"),
+        bar: Some(0.8),
         bound: Some(|machine, _| {
             machine::prime(
                 machine,
@@ -271,6 +297,7 @@ pub static ALL: &[Row] = &[
         name: "fft-2048",
         title: "negacyclic f64 FFT, N = 2048",
         peer: Some("tfhe-fft 0.10.1 unordered"),
+        bar: Some(0.95),
         bound: Some(|machine, _| machine::fft(machine, 2048)),
         measure: transform::fft::<2048>,
         ..TRANSFORM
@@ -288,6 +315,7 @@ pub static ALL: &[Row] = &[
         title: "DFT of m = 21845 = 5·17·257 points, prime of 31 bits",
         peer: Some("tfhe-ntt 0.7.1 prime32, NTT of N = 16384, prime of 30 bits"),
         bar: Some(4.0),
+        limit: Some(Limit::Value(45.0)),
         bound: Some(|machine, _| machine::dft_21845(machine)),
         measure: transform::dft_21845,
         ..TRANSFORM

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
-use toroid_bench_common::{Error, machine, pages};
+use toroid_bench_common::{Error, machine, pages, speed};
 
 /// Measures tables on whole columns.
 #[derive(Parser)]
@@ -57,6 +57,7 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
         return Ok(());
     }
     let (date, load) = (machine::date(), machine::load_average());
+    let read = speed::read(1);
     let mut rows = Vec::new();
     let (mut engines, mut peers) = (Vec::new(), Vec::new());
     let python = match arguments.alone {
@@ -96,6 +97,7 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
         "instructions": ours::instructions(),
         "load": load,
         "load_after": machine::load_average(),
+        "read": read,
         "peer": peer::NAME,
         "engines": engines,
         "peers": peers,

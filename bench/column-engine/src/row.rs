@@ -23,6 +23,8 @@ pub type Row = toroid_bench_common::row::Row<Part>;
 
 /// The largest milliseconds a value, on one thread, that meet the target.
 const BARS: [(u32, f64); 3] = [(1, 0.06), (8, 0.20), (16, 1.5)];
+/// The same for the column after the first.
+const NEXT_BARS: [(u32, f64); 2] = [(8, 0.12), (16, 0.9)];
 /// The largest share that a further table may take of the first.
 const FURTHER: f64 = 0.25;
 
@@ -43,9 +45,24 @@ pub fn tables(ours: &Figures, peer: Option<&peer::Figures>) -> Vec<Row> {
         each(ours.further_s, ours.values),
     );
     let mut row = Row::new(Part::Tables, &name, first, "ms");
-    let bar = BARS.iter().find(|(bits, _)| *bits == ours.bits);
-    if let (Some((_, bar)), 1) = (bar, ours.threads) {
-        row = row.at_most(*bar);
+    let mut next = Row::new(
+        Part::Tables,
+        format!("{name}, the next column"),
+        each(ours.next_s, ours.values),
+        "ms",
+    )
+    .beside("the first", first);
+    if ours.threads == 1 {
+        let bar_of = |bars: &[(u32, f64)]| {
+            let bar = bars.iter().find(|(bits, _)| *bits == ours.bits);
+            bar.map(|(_, bar)| *bar)
+        };
+        if let Some(bar) = bar_of(&BARS) {
+            row = row.at_most(bar);
+        }
+        if let Some(bar) = bar_of(&NEXT_BARS) {
+            next = next.at_most(bar);
+        }
     }
     let mut share = Row::new(
         Part::Tables,
@@ -57,7 +74,7 @@ pub fn tables(ours: &Figures, peer: Option<&peer::Figures>) -> Vec<Row> {
     if ours.bits == 16 {
         share = share.ratio_at_most(FURTHER);
     }
-    let mut rows = vec![row, share];
+    let mut rows = vec![row, share, next];
     if let Some(peer) = peer {
         let theirs = |lap: peer::Lap| each(lap.wall_s, peer.values);
         rows.push(

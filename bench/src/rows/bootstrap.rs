@@ -112,7 +112,7 @@ impl<A: Arithmetic<Torus32>> Ours<A> {
             })
             .collect();
         let Load { batch, threads } = self.load;
-        let (time, result) = clock(self.load).timed(|| {
+        let (time, result) = Clock::of(threads).timed(|| {
             self.key
                 .blind_rotate_all(&mut rotations, Run::with_threads(threads))
         });
@@ -140,22 +140,13 @@ impl<A: Arithmetic<Torus32>> Ours<A> {
         peer();
         let mut measurement = interleave(runs, || self.run(), || Ok(peer()))?;
         self.check()?;
-        if clock(self.load) == Clock::Wall {
+        if Clock::of(self.load.threads) == Clock::Wall {
             measurement.processor = None;
         }
         measurement.our_peak = self.peak;
         measurement.key_bytes = self.key.memory();
         measurement.note = KEY_NOTE.to_owned();
         Ok(measurement)
-    }
-}
-
-/// Several threads have no common time on a processor.
-fn clock(load: Load) -> Clock {
-    if load.threads == 1 {
-        Clock::Thread
-    } else {
-        Clock::Wall
     }
 }
 
@@ -252,7 +243,7 @@ pub fn paper_fft(row: &Row, settings: &Settings, load: Load) -> Result<Measureme
             .unaligned_bytes_required(),
         );
         ours.against(runs, || {
-            clock(load)
+            Clock::of(load.threads)
                 .timed(|| {
                     programmable_bootstrap_lwe_ciphertext_mem_optimized(
                         sample,
@@ -295,7 +286,7 @@ pub fn paper_fft(row: &Row, settings: &Settings, load: Load) -> Result<Measureme
             .unaligned_bytes_required(),
         );
         let measurement = ours.against(runs, || {
-            let (time, ()) = clock(load).timed(|| {
+            let (time, ()) = Clock::of(load.threads).timed(|| {
                 batch_programmable_bootstrap_lwe_ciphertext_mem_optimized(
                     &samples,
                     &mut outs,
@@ -434,10 +425,13 @@ pub fn message4(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
     Ok(measurement)
 }
 
-/// Key switch and PBS of eight samples of four bits, with an unrolled key and with an ordinary one, time per sample. Both are ours: the
+/// Key switch and PBS of so many samples of four bits, with an unrolled key and with an ordinary one, time per sample. Both are ours: the
 /// ordinary one stands for the peer.
-pub fn message4_unrolled(row: &Row, settings: &Settings) -> Result<Measurement, Error> {
-    const BATCH: usize = 8;
+pub fn message4_unrolled(
+    row: &Row,
+    settings: &Settings,
+    batch: usize,
+) -> Result<Measurement, Error> {
     let params = &MESSAGE4;
     let four_bits = |message: i64| (message * message + 3) % 16;
     let mut rng = Csprng::from_os()?;
@@ -454,7 +448,7 @@ pub fn message4_unrolled(row: &Row, settings: &Settings) -> Result<Measurement, 
         .collect();
     let test_vector = glwe::test_vector::<Goldilocks>(params, encoding, &table)?;
     let mut samples = Vec::new();
-    for message in 0..BATCH as i64 {
+    for message in 0..batch as i64 {
         let bytes = client.encrypt_sample(message, encoding, &mut rng)?;
         let words = params.lwe_words();
         samples.push(words_from_bytes::<Goldilocks>("a sample", params, &bytes, words)?.to_vec());
@@ -472,7 +466,7 @@ pub fn message4_unrolled(row: &Row, settings: &Settings) -> Result<Measurement, 
             let expected = four_bits(message as i64);
             check("ours", found.cast_unsigned(), expected.cast_unsigned())?;
         }
-        Ok(time / BATCH as u32)
+        Ok(time / batch as u32)
     };
     run(&unrolled)?;
     let peak = machine::peak_memory();

@@ -27,7 +27,7 @@ use toroid_tfhe::wopbs::{WopbsKey, WopbsKeySwitchingKey};
 use super::bootstrap::check;
 use super::keys;
 use super::transform::best_peer_fft;
-use crate::measure::{Measurement, best, interleave, timed};
+use crate::measure::{Clock, Measurement, alone, best, interleave, timed};
 use crate::row::{Row, Settings};
 
 /// The fastest of the peer's sets for 16 bits without padding. It has no sample of more than 8 bits.
@@ -98,20 +98,20 @@ impl Ours {
             client,
             peak: None,
         };
-        ours.run(ours.functions.len())?;
+        ours.run(ours.functions.len(), 1)?;
         ours.peak = machine::peak_memory();
         ours.check()?;
         Ok(ours)
     }
 
-    /// Time of the first `count` functions together.
-    fn run(&mut self, count: usize) -> Result<Duration, Error> {
+    /// Time of the first `count` functions together on so many threads.
+    fn run(&mut self, count: usize, threads: usize) -> Result<Duration, Error> {
         let test_vectors: Vec<&[u64]> = self.test_vectors[..count]
             .iter()
             .map(Vec::as_slice)
             .collect();
-        let (bits, run) = (self.encoding.bits(), Run::with_threads(1));
-        let (time, outs) = timed(|| {
+        let (bits, run) = (self.encoding.bits(), Run::with_threads(threads));
+        let (time, outs) = Clock::of(threads).timed(|| {
             self.key
                 .bootstrap(&self.switching, &test_vectors, bits, &self.sample, run)
         });
@@ -189,7 +189,7 @@ pub fn function(row: &Row, settings: &Settings, params: &ParamSet) -> Result<Mea
     let expected = ours.functions[0][ours.message];
     let mut peer = Peer::new(params.message_bits, ours.message, &ours.functions[0])?;
     peer.run();
-    let mut measurement = interleave(row.runs(settings), || ours.run(1), || Ok(peer.run()))?;
+    let mut measurement = interleave(row.runs(settings), || ours.run(1, 1), || Ok(peer.run()))?;
     ours.check()?;
     peer.check(expected)?;
     measurement.our_peak = ours.peak;
@@ -211,13 +211,26 @@ pub fn function(row: &Row, settings: &Settings, params: &ParamSet) -> Result<Mea
     Ok(measurement)
 }
 
+/// One function of one sample on the threads of the row.
+pub fn on_threads(row: &Row, settings: &Settings, params: &ParamSet) -> Result<Measurement, Error> {
+    let mut ours = Ours::new(params, 1)?;
+    let measured = alone(row.runs(settings), || ours.run(1, row.threads))?;
+    ours.check()?;
+    Ok(Measurement {
+        processor: None,
+        our_peak: ours.peak,
+        key_bytes: ours.key.memory(),
+        ..measured
+    })
+}
+
 /// What a second function of a sample takes beside the first.
 pub fn second(row: &Row, settings: &Settings, params: &ParamSet) -> Result<Measurement, Error> {
     let ours = std::cell::RefCell::new(Ours::new(params, 2)?);
     let measured = interleave(
         row.runs(settings),
-        || ours.borrow_mut().run(1),
-        || ours.borrow_mut().run(2),
+        || ours.borrow_mut().run(1, 1),
+        || ours.borrow_mut().run(2, 1),
     )?;
     let ours = ours.into_inner();
     ours.check()?;

@@ -159,7 +159,7 @@ fn the_documented_times_are_of_sets_and_can_be_kept() {
         let params = ParamSet::by_name(&set.set).unwrap();
         assert!(times.task(params, params.message_bits, 1).unwrap() > Duration::ZERO);
     }
-    // What `docs/results/cpu.md` says of `wide-16`, within 2 ms.
+    // 16 bits and a function.
     let first = times.task(&MESSAGE16, 16, 1).unwrap();
     assert!((ms(218)..ms(222)).contains(&first), "{first:?}");
     let kept = serde_json::to_string(&times).unwrap();

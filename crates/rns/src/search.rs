@@ -77,6 +77,17 @@ pub struct Candidate {
     pub output_bits: u32,
 }
 
+/// What operations cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Key switches.
+    pub key_switches: usize,
+    /// Transforms of one prime in them: the measure of the search.
+    pub transforms: usize,
+    /// Limbs of keys that they read, of N words each.
+    pub key_limbs: usize,
+}
+
 /// What the formulas say of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judgement {
@@ -91,10 +102,8 @@ pub struct Judgement {
     /// log2 of the probability that any value of a batch is wrong, for inputs that are sums of results with squared norm
     /// [`INPUT_NORM`].
     pub log2_failure: f64,
-    /// Key switches of one table.
-    pub key_switches: usize,
-    /// Transforms of one prime in all key switches: the measure of cost.
-    pub transforms: usize,
+    /// The cost of one table.
+    pub cost: Cost,
 }
 
 /// What a table makes of a column, by the formulas.
@@ -200,15 +209,14 @@ impl Candidate {
             (output_deviation, bias, log2_failure) =
                 self.failure(input, Applied::default()).ok()?;
         }
-        let (key_switches, transforms) = self.cost().ok()?;
+        let cost = self.cost().ok()?;
         Some(Judgement {
             limbs: self.levels() + 1,
             log2_modulus,
             output_deviation,
             bias,
             log2_failure,
-            key_switches,
-            transforms,
+            cost,
         })
     }
 
@@ -396,8 +404,8 @@ impl Candidate {
         1.5 * (half * radians).powi(2) + 3.0 * half * error
     }
 
-    /// Key switches, and their transforms of one prime.
-    fn cost(&self) -> Result<(usize, usize), NoLevel> {
+    /// The cost of one table.
+    fn cost(&self) -> Result<Cost, NoLevel> {
         let mut model = Model::new(OperationNoise::default(), 0);
         let t = Vector {
             level: self.shape.levels() + self.stages,
@@ -429,7 +437,7 @@ impl Candidate {
             switches.push((stage + 1, steps));
         }
         switches.push((top - self.stages, 1));
-        Ok(transforms(&switches, self.special, self.digit_limbs))
+        Ok(cost_of(&switches, self.special, self.digit_limbs))
     }
 }
 
@@ -446,19 +454,17 @@ pub(crate) fn matrix_switches(degree: usize, stages: usize) -> usize {
     (2.0 * (2.0 * levels.exp2()).sqrt()).ceil() as usize
 }
 
-/// Of key switches by level: how many there are, and their transforms of one prime.
-pub(crate) fn transforms(
-    switches: &[(usize, usize)],
-    special: usize,
-    digit_limbs: usize,
-) -> (usize, usize) {
-    let transforms = switches.iter().map(|(level, count)| {
+/// The cost of key switches, given by their levels and how many of each there are.
+pub(crate) fn cost_of(switches: &[(usize, usize)], special: usize, digit_limbs: usize) -> Cost {
+    let mut cost = Cost::default();
+    for (level, count) in switches {
         let limbs = level + 1;
-        let digits = limbs.div_ceil(digit_limbs);
-        count * (digits * (limbs + special) + 2 * special + 2 * limbs)
-    });
-    let count = switches.iter().map(|(_, count)| count).sum();
-    (count, transforms.sum())
+        let of_digits = limbs.div_ceil(digit_limbs) * (limbs + special);
+        cost.key_switches += count;
+        cost.transforms += count * (of_digits + 2 * special + 2 * limbs);
+        cost.key_limbs += count * 2 * of_digits;
+    }
+    cost
 }
 
 /// The noise of mod-raise and linear maps.
@@ -668,7 +674,7 @@ impl Searched for Candidate {
     }
 
     fn transforms(&self) -> Option<usize> {
-        self.cost().ok().map(|(_, transforms)| transforms)
+        self.cost().ok().map(|cost| cost.transforms)
     }
 
     fn costs_as(&self, other: &Candidate) -> bool {

@@ -23,8 +23,8 @@ use crate::ladder::{Ladder, descend};
 use crate::model::{LevelNoise, Model, NoLevel, Operation, OperationNoise, Vector};
 use crate::params::{MAX_PRIME_BITS, RnsParams, Shape as Sizes};
 use crate::search::{
-    INPUT_NORM, Maps, Searched, TAIL, TableNoise, cheapest, digit_shapes, largest_modulus,
-    matrix_switches, transforms,
+    Cost, INPUT_NORM, Maps, Searched, TAIL, TableNoise, cheapest, cost_of, digit_shapes,
+    largest_modulus, matrix_switches,
 };
 use crate::table::{Digits, Exponential, Table};
 use crate::wide::{
@@ -61,15 +61,6 @@ pub struct WideCandidate {
     pub shape: WideShape,
     /// Bits of the tables' values.
     pub output_bits: u32,
-}
-
-/// What operations cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
-    /// Key switches.
-    pub key_switches: usize,
-    /// Transforms of one prime in them.
-    pub transforms: usize,
 }
 
 /// What the formulas say of a candidate.
@@ -540,11 +531,7 @@ impl WideCandidate {
     }
 
     fn cost(&self, switches: &[(usize, usize)]) -> Cost {
-        let (key_switches, transforms) = transforms(switches, self.special, self.digit_limbs);
-        Cost {
-            key_switches,
-            transforms,
-        }
+        cost_of(switches, self.special, self.digit_limbs)
     }
 
     /// What an encrypted mask costs beside the digits of a column, whatever the tables; nothing where no digit has a level for it.

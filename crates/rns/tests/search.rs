@@ -22,7 +22,7 @@ fn one_to_eight_bits_have_parameters() {
         assert_eq!(judgement.limbs, limbs);
         assert_eq!([candidate.log2_scale, candidate.log2_inner], scales);
         assert_eq!(
-            (judgement.key_switches, judgement.transforms),
+            (judgement.cost.key_switches, judgement.cost.transforms),
             (key_switches, transforms)
         );
         assert!(judgement.log2_failure <= LOG2_FAILURE);
