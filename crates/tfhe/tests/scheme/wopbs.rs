@@ -193,6 +193,34 @@ fn tasks_together_give_what_each_gives_alone() {
     tasks_together::<Fft>(&[1]);
 }
 
+/// Threads that one value leaves over divide its external products among them.
+#[test]
+fn one_value_gives_the_same_on_any_number_of_threads() {
+    let keys = keys::<Ntt>(&TINY_WOPBS, 27);
+    let mut rng = Csprng::from_seed([28; 32]);
+    let table = random_table(&TINY_WOPBS, &mut rng).1;
+    let encoding = Encoding::new(TINY_WOPBS.message_bits, false).unwrap();
+    let sample = words(&keys.client.encrypt_sample(1, encoding, &mut rng).unwrap());
+    let bootstrap = |run| {
+        let bits = encoding.bits();
+        keys.key
+            .bootstrap(&keys.switching, &[&table], bits, &sample, run)
+    };
+    let expected = bootstrap(alone()).unwrap();
+    let cancel = CancelToken::new();
+    cancel.cancel();
+    for threads in [2, 3, 4, 8] {
+        let result = bootstrap(Run::with_threads(threads)).unwrap();
+        assert!(result == expected, "{threads} threads");
+        let stopped = Run {
+            threads,
+            cancel: &cancel,
+        };
+        let cancelled = bootstrap(stopped);
+        assert!(matches!(cancelled, Err(TfheError::Cancelled)));
+    }
+}
+
 /// Keys written in a form, and loaded from it in pieces.
 fn loaded<A: Arithmetic<Goldilocks>>(form: KeyForm) {
     let params = &TINY_WOPBS;
