@@ -267,8 +267,8 @@ impl FftPlan {
     }
 
     /// `sums[c] = Σ_i (X^e_i - 1)·Σ_r spectra[r]·keys[i][r][c]` for i = 0, 1, 2, with e_2 = e_0 + e_1: three times as many rows of keys
-    /// in this format as there are spectra, of as many columns as `sums` has. `spectra` and `sums` hold theirs one after the other, N
-    /// numbers each. `rotations` are those of this plan.
+    /// in this format as there are spectra, of as many columns as `sums` has, in the order of [`Self::interleave_keys`]. `spectra` and `sums` hold theirs one after
+    /// the other, N numbers each. `rotations` are those of this plan.
     ///
     /// # Panics
     /// If a slice has another length, or `rotations` are those of another degree.
@@ -301,7 +301,6 @@ impl FftPlan {
                     rotations,
                     spectra: spectra.as_ptr(),
                     keys: keys.as_ptr(),
-                    row_bytes,
                     exponents,
                     sums: sums.as_mut_ptr(),
                     degree: self.degree,
@@ -320,6 +319,27 @@ impl FftPlan {
                 (KeyFormat::Fixed, _, _) => product!(Fixed, 0, 0),
             }
         }
+    }
+
+    /// Brings rows of keys in this format, for `columns` columns and one after the other, to the order in which [`Self::mul_rotated`] reads them. They
+    /// take the same memory.
+    ///
+    /// # Panics
+    /// If the degree is below 128, or `rows` are not whole rows.
+    pub fn interleave_keys(&self, format: KeyFormat, columns: usize, rows: &mut [u8]) {
+        let row_bytes = format.row_bytes(self.degree, columns);
+        assert!(
+            self.degree / 2 >= NODE && rows.len().is_multiple_of(row_bytes),
+            "{} bytes of rows of {row_bytes} at degree {}",
+            rows.len(),
+            self.degree
+        );
+        let before = rows.to_vec();
+        let interleave = match format {
+            KeyFormat::Float => key::interleave::<Float>,
+            KeyFormat::Fixed => key::interleave::<Fixed>,
+        };
+        interleave(columns, &before, row_bytes, rows);
     }
 
     /// # Safety

@@ -474,6 +474,7 @@ fn rotated_products_agree_with_products_by_monomials() {
                     for (row, key) in packed.chunks_exact_mut(row_bytes).zip(unpacked) {
                         plan.pack_key(format, key, row);
                     }
+                    plan.interleave_keys(format, columns, &mut packed);
                     let mut spectra = AlignedVec::zeroed(rows * degree);
                     for (row, spectrum) in spectra.chunks_exact_mut(degree).enumerate() {
                         let coeffs = &digits[row * degree..][..degree];

@@ -135,7 +135,9 @@ pub trait Arithmetic<M: Modulus>: Send + Sync + Sized + 'static {
         sums: &mut [Self::Scalar],
         first: bool,
     );
-    /// sums\[c\] = Σ_i (X^e_i - 1)·Σ_r digits_r ⊙ rows\[i\]\[r\]\[c\] for the loaded rows of three GGSW samples of `params` and e_2 = e_0 + e_1,
+    /// Brings the loaded rows of three GGSW samples to the order in which [`Self::pair_product`] reads them, where there is one.
+    fn gather_pair(&self, _rows: &mut [u8]) {}
+    /// sums\[c\] = Σ_i (X^e_i - 1)·Σ_r digits_r ⊙ rows\[i\]\[r\]\[c\] for the gathered rows of three GGSW samples of `params` and e_2 = e_0 + e_1,
     /// where digits_r is the transform of the digits of `acc`, (k+1)·N words, that belong to row r. `digits` has N entries for each row of a sample. Returns false, and leaves
     /// `sums` as they are, where the arithmetic has no such product: three external products make it up then.
     fn pair_product(
@@ -704,6 +706,14 @@ impl<M: Modulus> Arithmetic<M> for Ntt {
     }
 }
 
+impl Fft {
+    /// The powers of X, made where they are first asked for; none for small degrees.
+    fn rotations(&self) -> Option<&Rotations> {
+        let rotations = self.rotations.get_or_init(|| self.plan.rotations());
+        rotations.as_ref()
+    }
+}
+
 impl<M: Modulus> Arithmetic<M> for Fft {
     type Words = M::Float;
     type Scalar = f64;
@@ -771,6 +781,12 @@ impl<M: Modulus> Arithmetic<M> for Fft {
         mul_add_floats::<M::Float>(product, (words, fields), scratch, sums, first);
     }
 
+    fn gather_pair(&self, rows: &mut [u8]) {
+        if self.rotations().is_some() {
+            self.plan.interleave_keys(self.format, self.columns, rows);
+        }
+    }
+
     fn pair_product(
         &self,
         params: &StageParams,
@@ -780,7 +796,7 @@ impl<M: Modulus> Arithmetic<M> for Fft {
         digits: &mut [f64],
         sums: &mut [f64],
     ) -> bool {
-        let Some(rotations) = self.rotations.get_or_init(|| self.plan.rotations()) else {
+        let Some(rotations) = self.rotations() else {
             return false;
         };
         let n = params.ring_degree;

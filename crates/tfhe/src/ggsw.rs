@@ -203,6 +203,17 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
         });
     }
 
+    /// Once all rows are loaded, makes a list for products.
+    pub(crate) fn finish(&mut self) {
+        if !self.unrolled {
+            return;
+        }
+        let bytes = 3 * self.params.ggsw_rows() * self.arithmetic.row_bytes();
+        let arithmetic = &self.arithmetic;
+        let pairs = self.rows.bytes_mut().chunks_exact_mut(bytes);
+        parallel::for_each(pairs, |_, rows| arithmetic.gather_pair(rows));
+    }
+
     /// Loads the rows of sample `index`, in the coefficient domain, on the calling thread: it takes microseconds.
     pub(crate) fn load_sample(&mut self, index: usize, rows: &[M::Word]) {
         let row_words = self.params.glwe_words();

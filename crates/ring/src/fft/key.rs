@@ -54,6 +54,18 @@ pub(super) fn pack<F: Format>(degree: usize, columns: usize, spectra: &[f64], ro
 }
 }
 
+/// Brings rows of keys for points in nodes of [`NODE`] to the order in which a product of all of them at once reads: for each group of points and
+/// each column the numbers of all rows, one row after the other.
+pub(super) fn interleave<F: Format>(columns: usize, rows: &[u8], row_bytes: usize, out: &mut [u8]) {
+    let count = rows.len() / row_bytes;
+    for (row, bytes) in rows.chunks_exact(row_bytes).enumerate() {
+        let nodes = bytes.chunks_exact(F::node_bytes(NODE, columns));
+        for (index, node) in nodes.enumerate() {
+            F::interleave(node, columns, index, (row, count), out);
+        }
+    }
+}
+
 /// One format, at compile time. A node has `points` points.
 pub(super) trait Format: Copy {
     fn node_bytes(points: usize, columns: usize) -> usize;
@@ -74,6 +86,19 @@ pub(super) trait Format: Copy {
         columns: usize,
         column: usize,
         group: usize,
+    ) -> Complex<V>;
+    /// Writes node number `index` of a row, given by its number and how many there are, where [`Format::load_interleaved`] reads it.
+    fn interleave(node: &[u8], columns: usize, index: usize, row: (usize, usize), out: &mut [u8]);
+    /// Where the numbers of a column at a group of points begin, of `rows` interleaved rows: groups count over all nodes.
+    fn interleaved(group: usize, columns: usize, column: usize, rows: usize) -> usize;
+    /// The numbers of a row there, given in the same way.
+    ///
+    /// # Safety
+    /// `at` points to the numbers of a column at a group of interleaved rows, of which there are so many; the processor runs V.
+    unsafe fn load_interleaved<V: Simd8>(
+        at: *const u8,
+        row: (usize, usize),
+        is_last_column: bool,
     ) -> Complex<V>;
 }
 
@@ -122,6 +147,38 @@ impl Format for Float {
             }
         }
     }
+
+    fn interleave(
+        node: &[u8],
+        columns: usize,
+        index: usize,
+        (row, count): (usize, usize),
+        out: &mut [u8],
+    ) {
+        let parts = node.chunks_exact(columns * Self::GROUP);
+        let first = index * (NODE / LANES);
+        for (group, part) in parts.enumerate() {
+            for (column, numbers) in part.chunks_exact(Self::GROUP).enumerate() {
+                let at = Self::interleaved(first + group, columns, column, count);
+                out[at + row * Self::GROUP..][..Self::GROUP].copy_from_slice(numbers);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn interleaved(group: usize, columns: usize, column: usize, rows: usize) -> usize {
+        (group * columns + column) * rows * Self::GROUP
+    }
+
+    #[inline(always)]
+    unsafe fn load_interleaved<V: Simd8>(
+        at: *const u8,
+        (row, _): (usize, usize),
+        _: bool,
+    ) -> Complex<V> {
+        // SAFETY: the caller's promise.
+        unsafe { Self::load(at, LANES, 1, 0, row) }
+    }
 }
 
 /// The integer nearest to `x`, if |x| < 2^51; any other number of at least that size otherwise.
@@ -142,6 +199,33 @@ impl Fixed {
     #[inline(always)]
     fn low(points: usize, columns: usize, column: usize, group: usize) -> usize {
         points / LANES * columns * Self::GROUP + (group * (columns - 1) + column) * Self::LOW_GROUP
+    }
+}
+
+impl Fixed {
+    /// Eight numbers of their high and, in a mask, low parts.
+    ///
+    /// # Safety
+    /// They point to a group of each; the processor runs V.
+    #[inline(always)]
+    unsafe fn numbers<V: Simd8>(high: *const u8, low: Option<*const u8>) -> Complex<V> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let high: *const i32 = high.cast();
+            let high = Complex {
+                re: V::load_i32(high),
+                im: V::load_i32(high.add(LANES)),
+            };
+            let Some(low) = low else {
+                return high;
+            };
+            let low: *const i8 = low.cast();
+            let unit = V::splat(1.0 / Self::HIGH);
+            Complex {
+                re: V::load_i8(low).mul_add(unit, high.re),
+                im: V::load_i8(low.add(LANES)).mul_add(unit, high.im),
+            }
+        }
     }
 }
 
@@ -184,20 +268,50 @@ impl Format for Fixed {
     ) -> Complex<V> {
         // SAFETY: the caller's promise.
         unsafe {
-            let at: *const i32 = node.add((group * columns + column) * Self::GROUP).cast();
-            let high = Complex {
-                re: V::load_i32(at),
-                im: V::load_i32(at.add(LANES)),
-            };
-            if column + 1 == columns {
-                return high;
+            let high = node.add((group * columns + column) * Self::GROUP);
+            let low =
+                (column + 1 < columns).then(|| node.add(Self::low(points, columns, column, group)));
+            Self::numbers(high, low)
+        }
+    }
+
+    fn interleave(
+        node: &[u8],
+        columns: usize,
+        index: usize,
+        (row, count): (usize, usize),
+        out: &mut [u8],
+    ) {
+        for group in 0..NODE / LANES {
+            for column in 0..columns {
+                let to = Self::interleaved(index * (NODE / LANES) + group, columns, column, count);
+                let high = &node[(group * columns + column) * Self::GROUP..][..Self::GROUP];
+                out[to + row * Self::GROUP..][..Self::GROUP].copy_from_slice(high);
+                if column + 1 < columns {
+                    let to = to + count * Self::GROUP + row * Self::LOW_GROUP;
+                    let low = &node[Self::low(NODE, columns, column, group)..][..Self::LOW_GROUP];
+                    out[to..to + Self::LOW_GROUP].copy_from_slice(low);
+                }
             }
-            let low: *const i8 = node.add(Self::low(points, columns, column, group)).cast();
-            let unit = V::splat(1.0 / Self::HIGH);
-            Complex {
-                re: V::load_i8(low).mul_add(unit, high.re),
-                im: V::load_i8(low.add(LANES)).mul_add(unit, high.im),
-            }
+        }
+    }
+
+    #[inline(always)]
+    fn interleaved(group: usize, columns: usize, column: usize, rows: usize) -> usize {
+        let of_group = columns * Self::GROUP + (columns - 1) * Self::LOW_GROUP;
+        rows * (group * of_group + column * (Self::GROUP + Self::LOW_GROUP))
+    }
+
+    #[inline(always)]
+    unsafe fn load_interleaved<V: Simd8>(
+        at: *const u8,
+        (row, rows): (usize, usize),
+        is_last_column: bool,
+    ) -> Complex<V> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let low = (!is_last_column).then(|| at.add(rows * Self::GROUP + row * Self::LOW_GROUP));
+            Self::numbers(at.add(row * Self::GROUP), low)
         }
     }
 }

@@ -93,7 +93,6 @@ pub(super) struct Rotated<'a, F, const ROWS: usize, const COLUMNS: usize> {
     pub(super) rotations: &'a Rotations,
     pub(super) spectra: *const f64,
     pub(super) keys: *const u8,
-    pub(super) row_bytes: usize,
     pub(super) exponents: [usize; 2],
     pub(super) sums: *mut f64,
     pub(super) degree: usize,
@@ -120,28 +119,25 @@ impl<F: Format, const ROWS: usize, const COLUMNS: usize> Rotated<'_, F, ROWS, CO
         if COLUMNS == 0 { self.columns } else { COLUMNS }
     }
 
-    /// Row `row` of sample `sample`, times its digits, at the points of a group.
+    /// The digits of row `row` at a point and on, and the numbers of that row of sample `sample`; `keys` are those of all samples' rows there.
     ///
     /// # Safety
     /// That of [`Product::run`]; all indices are within.
     #[inline(always)]
     unsafe fn operands<V: Simd8>(
         self,
-        (sample, row, column): (usize, usize, usize),
-        (node, group): (usize, usize),
+        (sample, row): (usize, usize),
+        column: usize,
+        keys: *const u8,
+        point: usize,
     ) -> (Complex<V>, Complex<V>) {
-        let columns = self.columns();
-        let row_start = (sample * self.rows() + row) * self.row_bytes;
+        let rows = self.rows();
+        let place = (sample * rows + row, 3 * rows);
         // SAFETY: the caller's promise.
         unsafe {
-            let key = self
-                .keys
-                .add(row_start + node * F::node_bytes(NODE, columns));
             let spectrum = Points::spectrum(self.spectra.add(row * self.degree).cast_mut());
-            (
-                spectrum.load(node * NODE + LANES * group),
-                F::load(key, NODE, columns, column, group),
-            )
+            let key = F::load_interleaved(keys, place, column + 1 == self.columns());
+            (spectrum.load(point), key)
         }
     }
 
@@ -154,14 +150,15 @@ impl<F: Format, const ROWS: usize, const COLUMNS: usize> Rotated<'_, F, ROWS, CO
         self,
         sample: usize,
         column: usize,
-        place: (usize, usize),
+        keys: *const u8,
+        point: usize,
     ) -> Complex<V> {
         // SAFETY: the caller's promise.
         unsafe {
-            let (digits, key) = self.operands((sample, 0, column), place);
+            let (digits, key) = self.operands((sample, 0), column, keys, point);
             let mut sum = digits.mul(key);
             for row in 1..self.rows() {
-                let (digits, key) = self.operands::<V>((sample, row, column), place);
+                let (digits, key) = self.operands::<V>((sample, row), column, keys, point);
                 sum = digits.mul_add(key, sum);
             }
             sum
@@ -182,16 +179,20 @@ impl<F: Format, const ROWS: usize, const COLUMNS: usize> Product for Rotated<'_,
                 let by_a = turned_a.less_one();
                 let by_b = turned_b.less_one();
                 let by_both = turned_a.mul(turned_b).less_one();
+                let point = node * NODE + LANES * group;
                 for column in 0..self.columns() {
                     // SAFETY: the caller's promise.
                     unsafe {
-                        let total = self.sum::<V>(0, column, (node, group)).mul(by_a);
-                        let second = self.sum::<V>(1, column, (node, group));
+                        let (columns, rows) = (self.columns(), 3 * self.rows());
+                        let at = F::interleaved(point / LANES, columns, column, rows);
+                        let keys = self.keys.add(at);
+                        let total = self.sum::<V>(0, column, keys, point).mul(by_a);
+                        let second = self.sum::<V>(1, column, keys, point);
                         let total = second.mul_add(by_b, total);
-                        let both = self.sum::<V>(2, column, (node, group));
+                        let both = self.sum::<V>(2, column, keys, point);
                         let total = both.mul_add(by_both, total);
                         let mut sums = Points::spectrum(self.sums.add(column * self.degree));
-                        sums.store(node * NODE + LANES * group, total);
+                        sums.store(point, total);
                     }
                 }
             }

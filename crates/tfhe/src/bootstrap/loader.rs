@@ -53,7 +53,8 @@ impl<M: Modulus, A: Arithmetic<M>> RowReceiver<M> for BootstrappingKey<M, A> {
         Ok(())
     }
 
-    fn finish(self) -> Result<Self, TfheError> {
+    fn finish(mut self) -> Result<Self, TfheError> {
+        self.samples.finish();
         Ok(self)
     }
 }
