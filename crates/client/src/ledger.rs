@@ -42,9 +42,10 @@ pub type Digest = [u8; 32];
 
 /// Bytes of the code of a binding.
 pub(crate) const CODE_BYTES: usize = 16;
-/// The first line; that of files which know no columns; and that of files which know no places and of each register only version, digest
-/// and origin.
-const MAGIC: &str = "toroid ledger 3";
+/// The first line; that of files which know no rows that are left out; that of files which know no columns; and that of files which know no places and
+/// of each register only version, digest and origin.
+const MAGIC: &str = "toroid ledger 4";
+const MAGIC_WITHOUT_KEPT: &str = "toroid ledger 3";
 const MAGIC_WITHOUT_COLUMNS: &str = "toroid ledger 2";
 const FIRST_MAGIC: &str = "toroid ledger 1";
 /// The first word of a place's line, where others have the store's identifier.
@@ -53,6 +54,8 @@ const PLACE: &str = "place";
 const COLUMN: &str = "column:";
 /// What the word of the rows that a program has run on begins with.
 const ROWS: &str = "rows:";
+/// What the word of which of these rows count begins with, before their digest.
+const KEPT: &str = "kept:";
 
 /// Why a ledger cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -145,6 +148,8 @@ pub struct Origin {
     pub program: Digest,
     /// Of a column: the rows of its inputs that the program ran on.
     pub rows: Option<Range<u64>>,
+    /// Of a run that leaves out rows: which of them count, as [`kept_digest`] has it.
+    pub kept: Option<Digest>,
     /// The program's operands that the ledger knows, with their versions when it was run.
     pub inputs: Vec<(Subject, u64)>,
 }
@@ -403,7 +408,7 @@ impl Ledger {
         &self,
         store: Uuid,
         program: Digest,
-        rows: Option<Range<u64>>,
+        (rows, kept): (Option<Range<u64>>, Option<Digest>),
         operands: impl IntoIterator<Item = Subject>,
     ) -> Origin {
         let known = |operand: Subject| {
@@ -413,6 +418,7 @@ impl Ledger {
         Origin {
             program,
             rows,
+            kept,
             inputs: operands.into_iter().filter_map(known).collect(),
         }
     }
@@ -527,6 +533,9 @@ impl Ledger {
                 if let Some(rows) = &origin.rows {
                     let _ = write!(text, " {ROWS}{}..{}", rows.start, rows.end);
                 }
+                if let Some(kept) = &origin.kept {
+                    let _ = write!(text, " {KEPT}{}", hex(kept));
+                }
                 for (subject, version) in &origin.inputs {
                     let _ = write!(text, " {}={version}", subject.word());
                 }
@@ -548,7 +557,7 @@ impl Ledger {
         }
         let mut lines = entries.lines();
         let first = match lines.next()? {
-            MAGIC | MAGIC_WITHOUT_COLUMNS => false,
+            MAGIC | MAGIC_WITHOUT_KEPT | MAGIC_WITHOUT_COLUMNS => false,
             FIRST_MAGIC => true,
             _ => return None,
         };
@@ -594,6 +603,7 @@ fn parse_entry<'a>(words: &mut impl Iterator<Item = &'a str>, first: bool) -> Op
         None => None,
         Some(program) => {
             let rows = words.next_if(|word| word.starts_with(ROWS));
+            let kept = words.next_if(|word| word.starts_with(KEPT));
             Some(Origin {
                 program: from_hex(program)?.try_into().ok()?,
                 rows: match rows {
@@ -602,6 +612,10 @@ fn parse_entry<'a>(words: &mut impl Iterator<Item = &'a str>, first: bool) -> Op
                         let (start, end) = rows.strip_prefix(ROWS)?.split_once("..")?;
                         Some(start.parse().ok()?..end.parse().ok()?)
                     }
+                },
+                kept: match kept {
+                    None => None,
+                    Some(kept) => Some(from_hex(kept.strip_prefix(KEPT)?)?.try_into().ok()?),
                 },
                 inputs: words
                     .map(|input| {
@@ -678,6 +692,25 @@ impl ObjectDigest {
         digest.update(content);
         digest.finish()
     }
+}
+
+/// The digest by which a ledger knows the rows of a run that count: SHA-256 of their number as a u64, and of a bit for each, 1 for those that do, the lowest
+/// bit of a byte first.
+#[must_use]
+pub fn kept_digest(kept: &[bool]) -> Digest {
+    let mut sha = Sha256::new();
+    sha.update((kept.len() as u64).to_le_bytes());
+    sha.update(bytes_of_kept(kept));
+    sha.finalize().into()
+}
+
+/// A bit for each row, 1 for those that count, the lowest bit of a byte first.
+pub(crate) fn bytes_of_kept(kept: &[bool]) -> Vec<u8> {
+    let byte = |rows: &[bool]| {
+        let bits = rows.iter().enumerate();
+        bits.fold(0, |byte, (place, kept)| byte | u8::from(*kept) << place)
+    };
+    kept.chunks(8).map(byte).collect()
 }
 
 /// SHA-256 of bytes as they are.
@@ -758,6 +791,7 @@ mod tests {
         let of_column = Origin {
             program: [4; 32],
             rows: Some(3..100),
+            kept: Some(kept_digest(&[true, false])),
             inputs: vec![
                 (column("a = é"), 7),
                 (Subject::Register("tv:0:2".parse().unwrap()), 2),
@@ -765,6 +799,7 @@ mod tests {
         };
         let of_register = Origin {
             rows: None,
+            kept: None,
             ..of_column.clone()
         };
         let store = Uuid::from_bytes([2; 16]);
@@ -784,11 +819,27 @@ mod tests {
         let text = ledger.text();
         let known = ledger.parse(&text).unwrap();
         assert_eq!(known.entries, ledger.known.entries);
-        // The former form differs in its first line.
         let (lines, _) = text.trim_end().rsplit_once('\n').unwrap();
-        let lines = lines.replacen(MAGIC, MAGIC_WITHOUT_COLUMNS, 1) + "\n";
-        let code = ledger.key.code(&[b"ledger", lines.as_bytes()]);
-        let known = ledger.parse(&format!("{lines}{}\n", hex(&code))).unwrap();
-        assert_eq!(known.entries, ledger.known.entries);
+        let signed = |lines: &str| {
+            let code = ledger.key.code(&[b"ledger", lines.as_bytes()]);
+            ledger.parse(&format!("{lines}{}\n", hex(&code)))
+        };
+        // Former forms differ in their first line.
+        for former in [MAGIC_WITHOUT_COLUMNS, MAGIC_WITHOUT_KEPT] {
+            let known = signed(&(lines.replacen(MAGIC, former, 1) + "\n")).unwrap();
+            assert_eq!(known.entries, ledger.known.entries);
+        }
+        // A mask whose digest has another length, or stands elsewhere, is none.
+        let kept = format!(" {KEPT}{}", hex(&kept_digest(&[true, false])));
+        for (found, other) in [
+            (kept.as_str(), kept[..kept.len() - 2].to_owned()),
+            (&kept, format!("{kept}{kept}")),
+        ] {
+            let lines = lines.replacen(found, &other, 1) + "\n";
+            assert!(signed(&lines).is_none(), "{lines}");
+        }
+        // What stands in the file is what counts: another mask needs another code.
+        let other = text.replacen(&kept, &kept.replace('0', "1"), 1);
+        assert!(other != text && ledger.parse(&other).is_none());
     }
 }

@@ -1021,7 +1021,7 @@ impl Session {
         let operands = program.instructions().iter();
         let operands: BTreeSet<_> = operands.flat_map(Instruction::operands).collect();
         let operands = operands.into_iter().map(Subject::from);
-        let origin = ledger.origin(store, digest, None, operands);
+        let origin = ledger.origin(store, digest, (None, None), operands);
         Some(ledger.result(store, sc, found, origin))
     }
 

@@ -518,7 +518,7 @@ fn a_ledger_is_of_one_client_key_and_shows_changes() {
     let refused = |result| matches!(result, Err(LedgerError::NotOurs(_)));
     assert!(refused(opened(&other, &place.file())));
     let text = fs::read_to_string(place.file()).unwrap();
-    assert!(text.starts_with("toroid ledger 3\n"));
+    assert!(text.starts_with("toroid ledger 4\n"));
     let changes = [
         text.replace(" 1 ", " 2 "),
         text.replace("cor:0:1", "cor:0:2"),

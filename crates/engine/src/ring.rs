@@ -461,7 +461,7 @@ impl RingForecast<'_> {
                     let groups = group.is_power_of_two() && rows.is_multiple_of(group);
                     if group > most && of(&a) > 0 {
                         let what = format!(
-                            "sums of {group} of {rows} rows, which stand in {} pieces of at most {most}; no sum goes beyond a piece",
+                            "sums of {group} of {rows} rows, which stand in {} pieces of at most {most}; no sum goes beyond a piece: take sums of {most} rows or fewer, and add those up once they are decrypted",
                             1 << of(&a)
                         );
                         return Err(self.refused(None, what));

@@ -194,7 +194,7 @@ impl Session {
     pub(super) fn origin_of_run<'a>(
         &self,
         program: &toroid_isa::Program,
-        rows: std::ops::Range<u64>,
+        (rows, kept): (std::ops::Range<u64>, Option<Digest>),
         inputs: impl Iterator<Item = (toroid_isa::VrNumber, &'a str)>,
     ) -> Option<Origin> {
         let ledger = self.ledger()?;
@@ -211,7 +211,7 @@ impl Session {
             )
             .collect();
         let digest = bytes_digest(&toroid_isa::encode(program));
-        Some(ledger.origin(self.store().uuid(), digest, Some(rows), operands))
+        Some(ledger.origin(self.store().uuid(), digest, (Some(rows), kept), operands))
     }
 }
 

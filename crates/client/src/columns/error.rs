@@ -102,6 +102,15 @@ pub enum ColumnError {
         "rows are left out where they go by ciphertexts alone: take ring columns, or have the samples go by ciphertexts"
     )]
     LeftOutSamples,
+    /// Other rows are kept or left out than a program sees.
+    #[cfg(feature = "image")]
+    #[error("{given} rows are kept or left out; the program sees {rows}")]
+    KeptRows {
+        /// Rows that the program sees.
+        rows: u64,
+        /// Rows that are kept or left out.
+        given: u64,
+    },
     /// The drive runs so many programs of this host already.
     #[cfg(feature = "image")]
     #[error(

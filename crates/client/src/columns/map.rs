@@ -430,7 +430,7 @@ impl Job<'_> {
         let rows = ranges.max_by_key(|rows| rows.end - rows.start)?;
         let inputs = self.inputs.iter();
         let inputs = inputs.map(|(vr, column, _)| (*vr, column.name.as_str()));
-        session.origin_of_run(&self.program, rows, inputs)
+        session.origin_of_run(&self.program, (rows, None), inputs)
     }
 
     fn run(&self, done: u64, complete: bool) -> Run {

@@ -27,7 +27,7 @@ use crate::columns::rows::{EncryptedRows, RowFacts};
 use crate::columns::stored::{StoredColumn, bytes_of_segments};
 use crate::columns::way::{Reason, RowForm};
 use crate::columns::{ColumnError, JobRecord, mismatch, of};
-use crate::ledger::Origin;
+use crate::ledger::{Origin, bytes_of_kept, kept_digest};
 use crate::session::{Object, Session, SessionError};
 
 /// The rows of a ciphertext that a command computes on.
@@ -106,7 +106,8 @@ impl RingJob<'_> {
         let inputs = inputs.map(|(vr, source)| (*vr, source.name()));
         let rows = self.request.rows.clone();
         let rows = rows.unwrap_or(0..self.plan.rows);
-        session.origin_of_run(&self.program, rows, inputs)
+        let kept = self.request.kept.map(kept_digest);
+        session.origin_of_run(&self.program, (rows, kept), inputs)
     }
 
     pub(in crate::columns) fn because(mut self, reason: Reason) -> Self {
@@ -289,23 +290,14 @@ fn hash_program(hash: &mut Sha256, program: &Program, form: RowForm) {
     }
 }
 
-/// The bytes by which a drive knows which rows are kept: a bit for each, the lowest bit of a byte first.
-fn bytes_of_kept(kept: &[bool]) -> Vec<u8> {
-    let byte = |rows: &[bool]| {
-        let bits = rows.iter().enumerate();
-        bits.fold(0, |byte, (place, kept)| byte | u8::from(*kept) << place)
-    };
-    kept.chunks(8).map(byte).collect()
-}
-
 /// Refuses other rows that are kept or left out than a run has, and has the others in the digest of the run.
 fn hash_kept(hash: &mut Sha256, request: &MapRequest<'_>, rows: u64) -> Result<(), SessionError> {
     let Some(kept) = request.kept else {
         return Ok(());
     };
     if kept.len() as u64 != rows {
-        let what = "the number of rows that are kept or left out";
-        return Err(of(request.output)(mismatch(what, rows, kept.len())));
+        let given = kept.len() as u64;
+        return Err(of(request.output)(ColumnError::KeptRows { rows, given }));
     }
     hash.update(b"kept");
     hash.update(bytes_of_kept(kept));
