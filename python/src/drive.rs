@@ -52,6 +52,7 @@ struct Request {
     unit: Option<u64>,
     way: Way,
     form: Option<RowForm>,
+    kept: Option<Vec<bool>>,
 }
 
 impl Request {
@@ -69,7 +70,7 @@ impl Request {
             unit: self.unit,
             way: self.way,
             form: self.form,
-            kept: None,
+            kept: self.kept.as_deref(),
         })
     }
 
@@ -618,8 +619,8 @@ impl Drive {
     }
 
     /// Runs a program on columns, with the result as another column. A run that ended early goes on where it was. The way is `samples`, `ring` or `auto`;
-    /// the result has the form `samples` or `ring`, or that which the way leaves.
-    #[pyo3(signature = (program, inputs, output, rows=None, unit=None, replace=false, key_id=0, progress=None, way="auto", result=None))]
+    /// the result has the form `samples` or `ring`, or that which the way leaves. `kept` has a truth value for each row: the others are 0 in the result.
+    #[pyo3(signature = (program, inputs, output, rows=None, unit=None, replace=false, key_id=0, progress=None, way="auto", result=None, kept=None))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn map<'py>(
         &self,
@@ -634,6 +635,7 @@ impl Drive {
         progress: Option<Py<PyAny>>,
         way: &str,
         result: Option<&str>,
+        kept: Option<Vec<bool>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let request = Request {
             program: assembled(program, key_id)?,
@@ -644,6 +646,7 @@ impl Drive {
             unit,
             way: way_of(way)?,
             form: result.map(form_of).transpose()?,
+            kept,
         };
         let report = self.call(py, progress, |drive, progress| {
             let session = drive.session();
@@ -691,6 +694,7 @@ impl Drive {
             unit: None,
             way: Way::Samples,
             form: None,
+            kept: None,
         };
         let rows = self.call(py, progress, |drive, progress| {
             let parts: Vec<_> = parts
@@ -706,7 +710,7 @@ impl Drive {
     }
 
     /// What `map` will do, and how long it takes by documented times; nothing runs.
-    #[pyo3(signature = (program, inputs, output, rows=None, unit=None, replace=false, key_id=0, cores=1, way="auto", result=None))]
+    #[pyo3(signature = (program, inputs, output, rows=None, unit=None, replace=false, key_id=0, cores=1, way="auto", result=None, kept=None))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn estimate<'py>(
         &self,
@@ -721,6 +725,7 @@ impl Drive {
         cores: usize,
         way: &str,
         result: Option<&str>,
+        kept: Option<Vec<bool>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let request = Request {
             program: assembled(program, key_id)?,
@@ -731,6 +736,7 @@ impl Drive {
             unit,
             way: way_of(way)?,
             form: result.map(form_of).transpose()?,
+            kept,
         };
         let plan = self.call(py, None, |drive, _| {
             let plan = request.with(|request| drive.wait(drive.session().plan_map(request)));

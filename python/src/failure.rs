@@ -105,7 +105,7 @@ fn class_of_column(error: &ColumnError) -> &'static str {
         ColumnError::Damaged(_) => "DamagedError",
         ColumnError::Untrusted(_) => "UntrustedError",
         ColumnError::OtherKey(_) => "KeyMismatch",
-        ColumnError::Rows { .. } => "RowsError",
+        ColumnError::Rows { .. } | ColumnError::KeptRows { .. } => "RowsError",
         ColumnError::Memory { .. } => "FullError",
         ColumnError::Tfhe(error) => class_of_scheme(error),
         _ => "Error",

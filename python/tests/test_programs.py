@@ -422,7 +422,7 @@ def test_programs_within_programs_take_what_their_types_have() -> None:
         toroid.program(x=toroid.u4)(lambda x: sum(inner(x, times=4)))
 
 
-@pytest.mark.parametrize("name", ["rows", "table", "params", "progress", "way"])
+@pytest.mark.parametrize("name", ["rows", "table", "params", "progress", "way", "where"])
 def test_arguments_that_hide_options_are_refused(name: str) -> None:
     function = eval(f"lambda {name}: {name} + 1")
     with pytest.raises(toroid.GraphError, match=f"`{name}` has the name of an option"):
@@ -635,3 +635,71 @@ def test_lists_of_other_lengths_and_of_nothing_are_refused() -> None:
         toroid.matmul([1, 2], [1, 2])  # type: ignore[list-item]
     with pytest.raises(toroid.GraphError, match="there is no max of no values"):
         toroid.maximum()
+
+
+@pytest.fixture(scope="module")
+def masked(client: toroid.Client, keys: Any) -> Any:
+    with toroid.open() as drive:
+        drive.install(keys)
+        data = {"x": [3, 7, 15, 0, 9], "by": [2, 0, 1, 3, 3], "kept": [1, 0, 1, 1, 0], "dept": [0, 1, 2, 3, 0]}
+        yield data, drive.upload("t", client.encrypt(data, {"x": "u4", "by": "u2", "kept": "u1", "dept": "u2"}))
+
+
+def test_results_are_0_in_rows_that_an_encrypted_mask_leaves_out(client: toroid.Client, masked: Any) -> None:
+    data, table = masked
+    x, kept, dept = (np.array(data[name]) for name in ("x", "kept", "dept"))
+    loose: dict[str, Any] = {"log2_failure": -30}
+
+    def found(program: Any, **options: Any) -> Any:
+        return client.decrypt(program.run(table, **loose, **options), max_log2_failure=-20)
+
+    assert found(raised, where="kept").tolist() == ((x + 3) * kept).tolist()
+    assert found(raised, where="kept", rows=(1, 4)).tolist() == ((x + 3) * kept)[1:4].tolist()
+    assert found(raised, where=col("dept") != 0, by="by").tolist() == np.where(dept != 0, x + np.array(data["by"]), 0).tolist()
+    # A column that is an argument, too, wider there than here; every row; none.
+    assert found(raised, where=(col("kept") == 1) & (col("x") > 5)).tolist() == np.where((kept == 1) & (x > 5), x + 3, 0).tolist()
+    assert found(raised, x="kept", where="kept").tolist() == (4 * kept).tolist()
+    assert found(raised, where=col("x") >= 0).tolist() == (x + 3).tolist()
+    assert found(raised, where=col("x") > 15).tolist() == [0] * len(x)
+
+    # Results of several names, negative ones, and a constant.
+    @toroid.program
+    def several(x: toroid.u4, where0: toroid.u2) -> Any:
+        return {"below": -x, "same": where0, "known": x * 0 + 5}
+
+    results = found(several, where="kept", where0="dept")
+    assert {name: column.tolist() for name, column in results.items()} == {
+        "below": (-x * kept).tolist(),
+        "same": (dept * kept).tolist(),
+        "known": (5 * kept).tolist(),
+    }
+    # The graph that is shown is the one that runs, and costs are its costs.
+    assert "select" in raised.explain(table, where="kept", **loose).split("cost:")[0]
+    assert raised.cost(table, where="kept", **loose).bootstraps > raised.cost(table, **loose).bootstraps
+
+
+def test_a_sum_of_a_program_has_nothing_of_rows_that_are_left_out(client: toroid.Client, masked: Any) -> None:
+    data, table = masked
+    text = "input x: 0..15\n_0 = 2*x + 1\n_1 = sum(_0)\n_2 = sum(x)\noutput total = _1\noutput x = _2\noutput row = _0\n"
+    program = toroid.GraphProgram(text, {"x": toroid.Range(0, 15)}, ["total", "x", "row"], "by hand")
+    with pytest.raises(toroid.GraphError):
+        # Sums and rows are results of two programs, with a mask or without.
+        program.compile(table, where="kept")
+    text = text.replace("output row = _0\n", "")
+    program = toroid.GraphProgram(text, {"x": toroid.Range(0, 15)}, ["total", "x"], "by hand")
+    found = client.decrypt(program.run(table, where="kept", log2_failure=-30), max_log2_failure=-15)
+    x, kept = np.array(data["x"]), np.array(data["kept"])
+    assert {name: column.tolist() for name, column in found.items()} == {"total": [int(((2 * x + 1) * kept).sum())], "x": [int((x * kept).sum())]}
+
+
+def test_masks_that_are_none_are_refused(masked: Any) -> None:
+    _, table = masked
+    with pytest.raises(toroid.GraphError, match="the condition dept is 0..3, and a condition is 0 or 1"):
+        raised.run(table, where="dept")
+    with pytest.raises(toroid.MissingError, match="table t has no column other for where; it has x, by, kept, dept"):
+        raised.run(table, where="other")
+    for where in ([1, 0, 1, 1, 0], np.ones(5, dtype=bool), 1):
+        with pytest.raises(TypeError, match="encrypt a mask as one more column of the table; one that the drive may see goes with Drive.run"):
+            raised.run(table, where=where)
+    with pytest.raises(TypeError, match="where looks at column kept: give the table that has it"):
+        raised.compile(where="kept")

@@ -789,3 +789,42 @@ def test_what_names_no_column_is_refused(place: Any) -> None:
             col("salary").isin(numbers)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="of a function, a list or a dictionary, not of int"):
         table.select(a=col("salary").table(5)).compile()  # type: ignore[arg-type]
+
+
+def test_questions_to_rows_of_an_encrypted_mask(client: toroid.Client, keys: Any) -> None:
+    frame = pd.DataFrame({"pay": [5, 63, 7, 30, 8, 41], "dept": [0, 1, 1, 0, 1, 1], "kept": [1, 0, 1, 1, 0, 1]})
+    there = frame[frame.kept == 1]
+
+    def both(query: toroid.Query, where: Any = "kept") -> Any:
+        found = client.decrypt(query.run(where=where, log2_failure=-30), max_log2_failure=-15)
+        simulated = query.simulate(frame, where=where)
+        assert {name: np.asarray(column).tolist() for name, column in found.items()} == {
+            name: np.asarray(column).tolist() for name, column in simulated.items()
+        }
+        return simulated
+
+    with toroid.open() as drive:
+        drive.install(keys)
+        table = drive.upload("staff", client.encrypt(frame, {"pay": (0, 63), "dept": (0, 1), "kept": (0, 1)}))
+        sums = table.agg(n=toroid.count(), total=col("pay").sum(), mean=col("pay").mean(), most=col("pay").max())
+        assert both(sums) == {"n": 4, "total": int(there.pay.sum()), "mean": there.pay.mean(), "most": 41}
+        groups = both(table.where(col("pay") > 6).group_by("dept").agg(n=toroid.count()))
+        assert groups["n"].tolist() == there[there.pay > 6].groupby("dept").size().tolist()
+        assert both(table.histogram("pay", [0, 10, 64]))["count"].tolist() == [2, 2]
+        assert both(table.select("pay").sort("pay"))["pay"].tolist() == sorted(there.pay)
+        # Rows have their places, with 0 for what is left out.
+        assert both(table.select("pay", five=5 + 0 * col("dept")))["pay"].tolist() == (frame.pay * frame.kept).tolist()
+        selected = both(table.where(col("pay") < 40).select("pay"), col("kept") == 1)
+        assert selected["pay"].tolist() == (frame.pay * frame.kept).tolist()
+        assert selected["where"].tolist() == ((frame.pay < 40) & (frame.kept == 1)).tolist()
+        # A condition of a joined column is a mask, too.
+        floors = table.join({"dept": [0, 1], "floor": [0, 1]}, "dept")
+        assert both(floors.agg(n=toroid.count()), "floor") == {"n": 4}
+        assert "select" in sums.explain(-30, where="kept") and sums.cost(-30, where="kept").bootstraps > 0
+        for query in (sums, table.select("pay")):
+            with pytest.raises(toroid.GraphError, match="the condition pay is 0..63"):
+                query.run(where="pay")
+            with pytest.raises(toroid.MissingError, match="no column other"):
+                query.run(where="other")
+            with pytest.raises(TypeError, match="encrypt a mask as one more column"):
+                query.run(where=frame.kept)  # type: ignore[arg-type]

@@ -139,6 +139,7 @@ class Drive:
         progress: _Progress | None = None,
         way: str = "auto",
         result: str | None = None,
+        kept: Sequence[bool] | None = None,
     ) -> dict[str, Any]: ...
     def add_results(
         self,
@@ -160,4 +161,5 @@ class Drive:
         cores: int = 1,
         way: str = "auto",
         result: str | None = None,
+        kept: Sequence[bool] | None = None,
     ) -> dict[str, Any]: ...

@@ -12,14 +12,26 @@ import reprlib
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
 
 from toroid import _core
 from toroid._cancel import check
 from toroid._client import Client
-from toroid._columns import EncryptedColumn, EncryptedTable, StoredColumn, check_name, examined_tables, stored_names, stored_tables, stored_version
+from toroid._columns import (
+    EncryptedColumn,
+    EncryptedTable,
+    StoredColumn,
+    check_name,
+    examined_tables,
+    numbers_of,
+    stored_names,
+    stored_tables,
+    stored_version,
+)
 from toroid._errors import BusyError, Error, ExistsError, FileError, FullError, KeyMismatch, MissingError, OptionError, RowsError
 from toroid._expr import Aggregate, Expr
 from toroid._progress import Progress, in_turn, reporter, twin
@@ -495,6 +507,7 @@ class Drive:
         key_id: int = 0,
         way: Way = "auto",
         result: Literal["samples", "ring"] | None = None,
+        where: Sequence[int] | np.ndarray | None = None,
         progress: Progress = None,
     ) -> dict[str, Any]:
         """Runs the text of a program on columns of the drive, with the result as another column.
@@ -509,6 +522,9 @@ class Drive:
             key_id: The key id of the columns.
             way: As [GraphProgram.run][toroid.GraphProgram.run] has it.
             result: The form of the result; that which the way leaves, if not given.
+            where: A 1 for each of the rows that counts, and a 0 for each other, which the drive sees: the result is 0 in the others, and sums have nothing of them.
+                It takes ring keys. Where the drive must not see them, an encrypted column says so: by `where` of
+                [GraphProgram.run][toroid.GraphProgram.run], or as one more input of the program.
             progress: True for a line that shows how far it is, or a callable of the stage, the steps done and those in total.
 
         Returns:
@@ -518,6 +534,9 @@ class Drive:
             ProgramError: The program is none.
             ExistsError: There is a column of the result's name.
             MissingError: A column is not there.
+            RowsError: `where` has another number of rows.
+            OptionError: `where` has something else than 0 and 1, or the way is "samples".
+            Error: `where` is given, and the result or a sum would have something of other rows: no function comes before it, or the drive leaves out no rows.
             TypeError: An argument has another type.
         """
         if not isinstance(inputs, Mapping):
@@ -526,7 +545,8 @@ class Drive:
             check_text(what, text)
         check_key_id(key_id)
         chosen = None if rows is None else pair_of(rows)
-        return self.core.map(program, dict(inputs), output, chosen, unit, replace, key_id, reporter(progress), way, result)
+        kept = None if where is None else _kept_of(where, way)
+        return self.core.map(program, dict(inputs), output, chosen, unit, replace, key_id, reporter(progress), way, result, kept)
 
     def close(self) -> None:
         """Ends the drive's work and makes everything durable."""
@@ -569,6 +589,28 @@ def pair_of(rows: object) -> tuple[int, int]:
     if not isinstance(rows, tuple | list | range) or len(rows) != 2 or not all(hasattr(row, "__index__") for row in rows):
         raise TypeError(f"rows is {reprlib.repr(rows)}; expected a pair of the first row and the one behind the last, such as (0, 10)")
     return operator.index(rows[0]), operator.index(rows[1])
+
+
+def _kept_of(where: object, way: Way) -> list[bool]:
+    """Which rows count, of a 1 for each that does and a 0 for each other.
+
+    Raises:
+        OptionError: There is something else than 0 and 1, or rows are to go sample by sample.
+        RowsError: There are none.
+        TypeError: They are no column of numbers.
+    """
+    if isinstance(where, str | Expr):
+        raise TypeError(
+            "where has a 1 for each row that counts and a 0 for each other, which the drive sees. An encrypted column goes with where= of a program on a "
+            "table, such as program.run(table, where=\"kept\"), or as one more input of the program's text"
+        )
+    numbers, _, _ = numbers_of("where", where)
+    if wrong := np.flatnonzero((numbers != 0) & (numbers != 1)).tolist():
+        raise OptionError(f"where has {numbers[wrong[0]]} for row {wrong[0]}; expected 1 for a row that counts, or 0")
+    if way == "samples":
+        raise OptionError('where leaves out rows of runs by ciphertexts of a ring alone: take way="ring" or "auto", with the drive\'s ring keys')
+    kept: list[bool] = (numbers == 1).tolist()
+    return kept
 
 
 def check_key_id(key_id: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,10 +18,10 @@ from toroid._client import Client
 from toroid._columns import Layout
 from toroid._drive import BaseTable, Way
 from toroid._errors import GraphError, MissingError
-from toroid._expr import applied
+from toroid._expr import Expr, applied
 from toroid._picture import Part, picture
 from toroid._progress import Progress, twin
-from toroid._query import EncryptedParts, decrypted, dtype_of
+from toroid._query import EncryptedParts, condition_of, decrypted, dtype_of
 from toroid._trace import MAX_TABLE_ENTRIES, Graph, Value, check_within, entry_of, graph_of, index_of, integer_of, where_of
 from toroid._types import Range, failure_of, len_of, range_of
 
@@ -467,6 +468,7 @@ class GraphProgram:
         *,
         params: str | Sequence[str] | None = None,
         log2_failure: float = -128.0,
+        where: str | Expr | None = None,
         **columns: str,
     ) -> Compiled:
         """The program of the drive.
@@ -476,6 +478,7 @@ class GraphProgram:
                 number, unless `columns` names a column for it.
             params: The parameter set, or those to choose from; that of the table if not given.
             log2_failure: log2 of the probability that the results of a row may be wrong with.
+            where: As [GraphProgram.run][] has it.
             columns: The names of the columns, where they are not those of the inputs.
 
         Raises:
@@ -484,15 +487,11 @@ class GraphProgram:
             OptionError: `log2_failure` is above 0 or not finite.
             TypeError: A further argument names no input, or there is no table to take its column from.
         """
-        return self._compiled(table, self._with_defaults(columns), params, log2_failure, columns)
-
-    def _compiled(
-        self, table: BaseTable | None, graph: str, params: str | Sequence[str] | None, log2_failure: float, columns: Mapping[str, str]
-    ) -> Compiled:
         if columns and table is None:
             raise TypeError(f"{next(iter(columns))} names a column: give the table that has it")
         if table is not None:
             _check_table(table)
+        graph, inputs = self._of_columns(table, columns, where)
         options: dict[str, Any] = {"log2_failure": failure_of(log2_failure)}
         if params is None and table is not None:
             params = table.params
@@ -501,7 +500,7 @@ class GraphProgram:
                 raise TypeError(f"params is the name of a parameter set, or a list of names, not {type(params).__name__}")
             options["sets"] = [params] if isinstance(params, str) else list(params)
         if table is not None:
-            options["inputs"] = {name: self._layout(table, name, columns) for name in self._inputs(columns)}
+            options["inputs"] = {name: self._layout(table, name, column).described() for name, column in inputs.items()}
         return Compiled(_core.compile(graph, json.dumps(options)))
 
     def _inputs(self, columns: Mapping[str, str]) -> list[str]:
@@ -514,26 +513,49 @@ class GraphProgram:
             raise TypeError(f"{unknown[0]} is neither an option nor an input; inputs are {', '.join(self._ranges)}")
         return [name for name in self._ranges if name in columns or name not in self._defaults]
 
-    def _with_defaults(self, columns: Mapping[str, str]) -> str:
-        """The graph, in which inputs that no column becomes are numbers that everybody knows."""
-        inputs = self._inputs(columns)
-        if len(inputs) == len(self._ranges):
-            return self._text
+    def _of_columns(self, table: BaseTable | None, columns: Mapping[str, str], where: str | Expr | None) -> tuple[str, dict[str, str]]:
+        """The graph, in which inputs that no column becomes are numbers that everybody knows, and results are 0 in rows that do not count; with the columns
+        by the names of its inputs."""
+        inputs = {name: columns.get(name, name) for name in self._inputs(columns)}
+        if where is None and len(inputs) == len(self._ranges):
+            return self._text, inputs
         graph = Graph()
-        values = {
-            name: graph.input(name, numbers.low, numbers.high) if name in inputs else graph.constant(self._defaults[name])
-            for name, numbers in self._ranges.items()
-        }
-        for name, value in graph.include(self._text, values).items():
-            graph.output(name, value)
-        return graph.text()
+        condition = None if where is None else condition_of(where)
+        looked_at = {} if condition is None else condition.columns
+        if table is None and condition is not None:
+            raise TypeError(f"where looks at column {next(iter(looked_at), '')}: give the table that has it")
 
-    def _layout(self, table: BaseTable, name: str, columns: Mapping[str, str]) -> dict[str, Any]:
-        column = columns.get(name, name)
+        def value_of(name: str, numbers: Range) -> Value:
+            if name not in inputs:
+                return graph.constant(self._defaults[name])
+            if table is not None and inputs[name] in looked_at:
+                # What is narrower in the table is narrower for the condition too.
+                layout = self._layout(table, name, inputs[name])
+                numbers = Range(layout.low, layout.high)
+            return graph.input(name, numbers.low, numbers.high)
+
+        values = {name: value_of(name, numbers) for name, numbers in self._ranges.items()}
+        mask = None
+        if table is not None and condition is not None:
+            by_column = {column: values[name] for name, column in inputs.items()}
+            for column, (file, line) in looked_at.items():
+                if column not in table.columns:
+                    raise MissingError(f"{file}:{line}: table {table.name} has no column {column} for where; it has {', '.join(table.columns)}")
+                if column not in by_column:
+                    name = next(name for place in itertools.count() if (name := f"where{place}") not in self._ranges and name not in inputs)
+                    layout = table.columns[column].layout
+                    by_column[column] = graph.input(name, layout.low, layout.high)
+                    inputs[name] = column
+            mask = graph.value(condition.of(by_column))
+        for name, value in graph.include(self._text, values, mask).items():
+            graph.output(name, value)
+        return graph.text(), inputs
+
+    def _layout(self, table: BaseTable, name: str, column: str) -> Layout:
         if column not in table.columns:
             raise MissingError(f"table {table.name} has no column {column}: give {name}=… as the name of one")
         layout: Layout = table.columns[column].layout
-        numbers = self._ranges[name]
+        numbers = self._ranges.get(name, Range(layout.low, layout.high))
         if layout.low < numbers.low or layout.high > numbers.high:
             raise GraphError(
                 f"{self._where}: argument `{name}` is {numbers}, and column {column} has numbers in {layout.low}..{layout.high}",
@@ -541,7 +563,7 @@ class GraphProgram:
                 interval=f"{layout.low}..{layout.high}",
                 help="widen the argument's type",
             )
-        return layout.described()
+        return layout
 
     def run(
         self,
@@ -551,6 +573,7 @@ class GraphProgram:
         log2_failure: float = -128.0,
         progress: Progress = None,
         way: Way = "auto",
+        where: str | Expr | None = None,
         **columns: str,
     ) -> Result:
         """Runs the program on the rows of a table, and gives its encrypted results.
@@ -562,6 +585,8 @@ class GraphProgram:
             log2_failure: log2 of the probability that the results of a row may be wrong with.
             progress: True for a line that shows how far it is, or a callable of the stage, the steps done and those in total.
             way: "samples" to go sample by sample, "ring" by whole ciphertexts of a ring, "auto" for what takes less time by the documented times.
+            where: The name of a column that is 0 or 1, or a condition such as `toroid.col("dept") == 2`: results are 0 in rows where it is 0, and sums have
+                nothing of them. It is computed with, so that the drive does not learn which rows count.
             columns: The names of the columns, where they are not those of the inputs.
 
         Raises:
@@ -569,13 +594,13 @@ class GraphProgram:
             OptionError: As [GraphProgram.compile][] has it, or there is no such way.
             Error: The way is "ring", and the drive lacks the ring keys, or the program or its columns do not go that way.
             RowsError: The table does not have these rows.
-            TypeError: As [GraphProgram.compile][] has it.
+            TypeError: As [GraphProgram.compile][] has it, or `where` is neither text nor a condition.
             DriveError: The drive does not do it. Ctrl-C ends the run with KeyboardInterrupt; the same call then goes on where it was.
         """
         _check_table(table)
-        chosen = {name: columns.get(name, name) for name in self._inputs(columns)}
+        _, chosen = self._of_columns(table, columns, where)
         first, end = table.chosen(rows)
-        compiled = self.compile(table, log2_failure=log2_failure, **columns)
+        compiled = self.compile(table, log2_failure=log2_failure, where=where, **columns)
         return Result(compiled, table.compute(compiled, chosen, (first, end), progress, way=way), end - first)
 
     def explain(self, table: BaseTable | None = None, *, format: str = "text", **options: Any) -> str:
@@ -591,7 +616,8 @@ class GraphProgram:
             GraphError: As [GraphProgram.compile][] has it.
         """
         columns = {name: column for name, column in options.items() if name not in _OPTIONS}
-        return explained(self._with_defaults(columns), self.compile(table, **options), format)
+        compiled = self.compile(table, **options)
+        return explained(self._of_columns(table, columns, options.get("where"))[0], compiled, format)
 
     def _repr_svg_(self) -> str:
         """What a notebook shows: the graph, which needs no compilation."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -458,8 +459,23 @@ class Query:
             places[name] = (is_max, tuple(keys))
         return words.rounds(inputs, networks), places
 
-    def simulate(self, data: object) -> dict[str, Any]:
-        """What the question gives, in clear and exactly, of columns of plain numbers by their names: a dict, or a data frame.
+    def _counting(self, where: str | Expr | None) -> Query:
+        """The question to the rows that a column of 0 and 1, or a condition, says: values of the others are 0, and nothing else has anything of them."""
+        if where is None:
+            return self
+        mask = condition_of(where)
+        question = copy.copy(self)
+        values = {name: result for name, result in (self._results or {}).items() if isinstance(result, Expr)}
+        if type(self) is Query and values and len(values) == len(self._results or {}):
+            question._results = {name: Expr(_masked, "select({}, {}, 0)", (mask, result)) for name, result in values.items()}
+            question._condition = None if self._condition is None else self._condition & mask
+        else:
+            question._condition = mask if self._condition is None else self._condition & mask
+        return question
+
+    def simulate(self, data: object, *, where: str | Expr | None = None) -> dict[str, Any]:
+        """What the question gives, in clear and exactly, of columns of plain numbers by their names: a dict, or a data frame. `where` is that of
+        [Query.run][].
 
         Raises:
             GraphError: A number lies outside the type of its column.
@@ -468,7 +484,7 @@ class Query:
             ValueError: The columns have different numbers of rows.
         """
         data = _plain_columns(data)
-        plan = self._plan(next((len(column) for column in data.values()), None))
+        plan = self._counting(where)._plan(next((len(column) for column in data.values()), None))
         compared = () if plan.rounds is None else sorted({*plan.rounds.columns, *plan.rounds.stored.values()})
         numbers = {name: self._simulated(name, data) for name in dict.fromkeys([*plan.inputs, *compared])}
         outputs: Mapping[str, list[int]] = {}
@@ -492,17 +508,18 @@ class Query:
             numbers.append(number)
         return numbers
 
-    def compile(self, log2_failure: float = -128.0) -> Compiled | CompiledRounds:
+    def compile(self, log2_failure: float = -128.0, *, where: str | Expr | None = None) -> Compiled | CompiledRounds:
         """The program of the drive; the programs of a question that compares rows with each other.
 
         Args:
             log2_failure: log2 of the probability that what is computed of a row, or of two rows that are compared, may be wrong with; the client refuses
                 results with a row that is wrong with more than 2^-64, and compared rows where some comparison of all is.
+            where: As [Query.run][] has it.
 
         Raises:
             GraphError: The parameter set of the table cannot compute it.
         """
-        plan = self._plan()
+        plan = self._counting(where)._plan()
         compiled = self._compiled(plan, log2_failure)
         if plan.rounds is None:
             if compiled is None:
@@ -523,30 +540,32 @@ class Query:
         options = {"sets": [self._table.params], "rows": rows, "log2_failure": min(bound, 0.0), "inputs": layouts}
         return Compiled(_core.compile(plan.graph, json.dumps(options)))
 
-    def explain(self, log2_failure: float = -128.0, *, format: str = "text") -> str:
+    def explain(self, log2_failure: float = -128.0, *, format: str = "text", where: str | Expr | None = None) -> str:
         """What the question computes and costs: with the format "text" the graph, its costs and the program of the drive, with "svg" a picture of the
-        graph; of a question that compares rows the graphs of all its programs. `log2_failure` and the errors are those of [Query.compile][]; another format raises ValueError."""
+        graph; of a question that compares rows the graphs of all its programs. `log2_failure`, `where` and the errors are those of [Query.compile][]; another format raises ValueError."""
         from toroid._program import explained
 
-        plan = self._plan()
-        compiled = self.compile(log2_failure)
+        plan = self._counting(where)._plan()
+        compiled = self.compile(log2_failure, where=where)
         if not isinstance(compiled, CompiledRounds):
             return explained(plan.graph or "", compiled, format)
         graphs = [*([] if plan.graph is None else [plan.graph]), *([] if plan.rounds is None else [step.graph for step in plan.rounds.steps])]
         return compiled.explained(graphs, format)
 
-    def cost(self, log2_failure: float = -128.0) -> Cost | RoundsCost:
+    def cost(self, log2_failure: float = -128.0, *, where: str | Expr | None = None) -> Cost | RoundsCost:
         """What a row costs, before anything runs; of a question that compares rows with each other what all rows cost. Options are those of
         [Query.compile][]."""
-        return self.compile(log2_failure).cost
+        return self.compile(log2_failure, where=where).cost
 
-    def run(self, *, log2_failure: float = -128.0, progress: Progress = None, way: Way = "auto") -> Answer | ComparedAnswer:
+    def run(self, *, log2_failure: float = -128.0, progress: Progress = None, way: Way = "auto", where: str | Expr | None = None) -> Answer | ComparedAnswer:
         """Has the drive compute the answer, which `client.decrypt` reads.
 
         Args:
             log2_failure: As [Query.compile][] has it.
             progress: True for a line that shows how far it is, or a callable of the stage, the steps done and those in total.
             way: As [GraphProgram.run][toroid.GraphProgram.run] has it; rows are compared sample by sample in any case.
+            where: A column that is 0 or 1, or a condition, of the rows that count, as [GraphProgram.run][toroid.GraphProgram.run] has it: the values of the
+                others are 0, as is the column `where` of a question with conditions, and sums, counts, sorted rows and all else have nothing of them.
 
         Raises:
             GraphError: As [Query.compile][] has it.
@@ -554,7 +573,7 @@ class Query:
             Error: The way is "ring", and the drive lacks the ring keys, or the question or its columns do not go that way.
             DriveError: The drive does not do it. Ctrl-C ends the run with KeyboardInterrupt; the same call then goes on where it was.
         """
-        plan = self._plan()
+        plan = self._counting(where)._plan()
         compiled = self._compiled(plan, log2_failure)
         columns = {f"c{place}": name for place, name in enumerate(plan.inputs)}
         compared = None if plan.rounds is None else self._table.compare(plan.rounds, log2_failure, progress)
@@ -752,6 +771,22 @@ def _condition(expression: object) -> Expr:
     return Expr(checked, "{}", (expression,))
 
 
+def condition_of(where: object) -> Expr:
+    """The condition by which rows count, of the name of a column, or one as it is.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    if isinstance(where, str):
+        return _condition(col(where))
+    if isinstance(where, Expr):
+        return _condition(where)
+    raise TypeError(
+        f"where is the name of a column of 0 and 1, or a condition, not {type(where).__name__}: encrypt a mask as one more column of the table; "
+        "one that the drive may see goes with Drive.run"
+    )
+
+
 def _plain_columns(data: object) -> dict[str, Sequence[Any]]:
     """Columns of plain numbers by their names, of a dict or a data frame.
 
@@ -771,6 +806,10 @@ def _plain_columns(data: object) -> dict[str, Sequence[Any]]:
     if found:
         check_rows(found)
     return found
+
+
+def _masked(mask: Any, value: Any) -> Any:
+    return select(mask, value, 0)
 
 
 def _both(one: Value, other: Value | None) -> Value:

@@ -94,15 +94,16 @@ class Graph:
             return operand
         return self.constant(_integer(operand))
 
-    def include(self, text: str, arguments: Mapping[str, Value]) -> dict[str, Value]:
+    def include(self, text: str, arguments: Mapping[str, Value], mask: Value | None = None) -> dict[str, Value]:
         """Writes down the statements of another graph, with values of this one in the place of its inputs, and gives its outputs by their names. The
-        statements keep the lines that they were made from.
+        statements keep the lines that they were made from. With a mask outputs are 0 in rows where it is 0, and sums have nothing of these.
 
         Raises:
             GraphError: A value may lie outside the interval of its input, or a statement is none.
         """
         names: dict[str, str] = {}
         outputs: dict[str, Value] = {}
+        sums: set[str] = set()
         before = _core.Statements(text) if _TABLE.search(text) else None
         for line in text.splitlines():
             if not line.partition("#")[0].strip():
@@ -116,8 +117,12 @@ class Graph:
                 check_within(f"input `{name}` of the program", arguments[name].interval, Range(low, high))
                 names[name] = arguments[name]._name
             elif match["kind"] == "output":
-                outputs[name] = Value(self, names[written]) if written in names else self.constant(int(written.replace(" ", "")))
+                value = Value(self, names[written]) if written in names else self.constant(int(written.replace(" ", "")))
+                outputs[name] = value if mask is None or written in sums else select(mask, value, 0)
             else:
+                if (total := _SUM.fullmatch(written)) and mask is not None:
+                    sums.add(name)
+                    written = f"sum({select(mask, Value(self, names[total['operand']]), 0)._name})"
                 table = _TABLE.fullmatch(written)
                 expression = _renamed(written, names) if table is None or before is None else self._part_of_table(before, table, names)
                 if match["file"] is None:
@@ -168,6 +173,7 @@ _STATEMENT = re.compile(
     r"""(?:@\s*"(?P<file>(?:[^"\\]|\\.)*)"\s*:\s*(?P<line>\d+)\s*)?(?:\#.*)?"""
 )
 _TABLE = re.compile(r"table\s*\(\s*(?P<first>[A-Za-z_]\w*)\s*,\s*(?:(?P<second>[A-Za-z_]\w*)\s*,\s*)?\[(?P<entries>[^\]]*)\]\s*\)")
+_SUM = re.compile(r"sum\s*\(\s*(?P<operand>[A-Za-z_]\w*)\s*\)")
 _WRAP = re.compile(r"(?P<operand>wrap\s*\(.*),(?P<type>[^,]*)")
 #: A name, of no function.
 _NAME = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\()")
