@@ -12,15 +12,16 @@
 // Before the first step both polynomials are loaded; then they are turned by X^exponent: from the copy that is read turned to the other, and
 // back. While nothing is under way, the multipliers make sums t + u·w of words from outside (pass_i).
 //
-// Cycles of a step: rows·N/P + 2·transform + 47, and 2 more if component 0 has one level only, which then waits for the body's sum.
+// Cycles of a step: rows·N/P + 2·transform + 2·product + 25, and 2 more if component 0 has one level only, which then waits for the body's sum.
 //
-// LOG_N: 6 to 14, even. LOG_LANES: LOG_N/4 to LOG_N/2. DIGIT_BITS: 1 to 25, bits of the largest digit.
+// LOG_N: 6 to 14, even. LOG_LANES: LOG_N/4 to LOG_N/2. DIGIT_BITS: 1 to 25, bits of the largest digit. KARATSUBA: see `goldilocks_mul`.
 module blind_rotation
   import engine_pkg::*;
 #(
     parameter int LOG_N = 8,
     parameter int LOG_LANES = 3,
     parameter int DIGIT_BITS = 24,
+    parameter int KARATSUBA = 8,
     parameter string TWIDDLE_FILE = "",
     localparam int LANES = 1 << LOG_LANES,
     localparam int BEAT_BITS = LOG_N - LOG_LANES
@@ -55,7 +56,7 @@ module blind_rotation
   localparam logic [63:0] P = toroid_pkg::GOLDILOCKS;
   localparam logic [BEAT_BITS-1:0] LAST_BEAT = '1;
   localparam int TAKE = 3;
-  localparam int PRODUCT = toroid_pkg::goldilocks_mul_latency(24, 17);
+  localparam int PRODUCT = toroid_pkg::goldilocks_mul_latency(24, 17, 0, KARATSUBA);
   localparam int TURN = 4;  // from a turned read to words with their signs
   localparam int SUMMED = TAKE + PRODUCT + 1;  // from the transform's output to sums
   localparam int READ = toroid_pkg::ram_latency(1'b1);
@@ -94,7 +95,8 @@ module blind_rotation
   stream_transform #(
       .LOG_N(LOG_N),
       .LOG_LANES(LOG_LANES),
-      .TWIDDLE_FILE(TWIDDLE_FILE)
+      .TWIDDLE_FILE(TWIDDLE_FILE),
+      .KARATSUBA(KARATSUBA)
   ) i_transform (
       .clk_i,
       .rst_ni,
@@ -321,7 +323,9 @@ module blind_rotation
     assign addend = pass_i ? {pass_addend_i[LANES+lane], pass_addend_i[lane]} : product_q[SUMMED-2].fresh ? '0 : read_sum[lane];
     assign pass_sum_o[lane] = sum[lane][0];
     assign pass_sum_o[LANES+lane] = sum[lane][1];
-    product_lane i_product (
+    product_lane #(
+        .KARATSUBA(KARATSUBA)
+    ) i_product (
         .clk_i,
         .word_i(word),
         .factor_i(factor[lane]),

@@ -13,7 +13,8 @@
 //
 // LOG_N: log2 of the ring degree, even, 6 to 14. LOG_LANES: LOG_N/4 to LOG_N/2, at least 2. LOG_BUFFER: log2 of the beats that are read ahead, 5 to
 // 12, more than LOG_N - LOG_LANES; four frames hide the way through the transform. DIGIT_BITS, SWITCH_DIGIT_BITS: bits of the largest digits of
-// both keys, 1 to 25 and 1 to 31. TWIDDLE_FILE: hexadecimal table of `stream_transform`.
+// both keys, 1 to 25 and 1 to 31. KARATSUBA: DSP slices of each of 3·P multipliers, 8, 6, or 0 for 12 (see `goldilocks_mul`). TWIDDLE_FILE:
+// hexadecimal table of `stream_transform`.
 module engine_streaming
   import engine_pkg::*;
   import engine_streaming_pkg::*;
@@ -23,6 +24,7 @@ module engine_streaming
     parameter int LOG_BUFFER = LOG_N - LOG_LANES + 2 > 10 ? LOG_N - LOG_LANES + 2 : 10,
     parameter int DIGIT_BITS = 24,
     parameter int SWITCH_DIGIT_BITS = 6,
+    parameter int KARATSUBA = 8,
     parameter string TWIDDLE_FILE = "",
     localparam int LANES = 1 << LOG_LANES,
     localparam int WORDS = 2 * LANES,
@@ -183,6 +185,7 @@ module engine_streaming
       .LOG_N(LOG_N),
       .LOG_LANES(LOG_LANES),
       .DIGIT_BITS(DIGIT_BITS),
+      .KARATSUBA(KARATSUBA),
       .TWIDDLE_FILE(TWIDDLE_FILE)
   ) i_rotation (
       .clk_i,
@@ -244,7 +247,7 @@ module engine_streaming
   sample_unit #(
       .ROWS(ROWS),
       .WORDS(WORDS),
-      .PRODUCT(toroid_pkg::goldilocks_mul_latency(24, 17))
+      .PRODUCT(toroid_pkg::goldilocks_mul_latency(24, 17, 0, KARATSUBA))
   ) i_sample (
       .clk_i,
       .rst_ni,

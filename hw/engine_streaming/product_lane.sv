@@ -2,8 +2,10 @@
 // Two multipliers of one lane: the products of a transformed digit with both columns of a row of the bootstrapping key, added to their sums so
 // far; or, after an inverse transform, the product of its word with a constant of the lane (column 0 only); or what a pass asks for.
 //
-// sum_i must come PRODUCT cycles after its word. Latency: PRODUCT + 1 cycles, PRODUCT that of `goldilocks_mul`.
-module product_lane (
+// KARATSUBA: see `goldilocks_mul`. sum_i must come PRODUCT cycles after its word. Latency: PRODUCT + 1 cycles, PRODUCT that of `goldilocks_mul`.
+module product_lane #(
+    parameter int KARATSUBA = 8
+) (
     input logic clk_i,
     input logic [1:0][63:0] word_i,
     input logic [1:0][63:0] factor_i,
@@ -15,7 +17,9 @@ module product_lane (
 
   for (genvar column = 0; column < 2; column++) begin : gen_column
     logic [63:0] product, sum;
-    goldilocks_mul i_mul (
+    goldilocks_mul #(
+        .KARATSUBA(KARATSUBA)
+    ) i_mul (
         .clk_i,
         .a_i(word_i[column]),
         .b_i(factor_i[column]),

@@ -16,6 +16,7 @@
 // LOG_LANES       2 to LOG_N / 2, and at least LOG_N / 4
 // TWIDDLE_FILE    the factors between both DFTs, for $readmemh, by toroid_cores::stream_transform::twiddle_rom
 // TILE_A, TILE_B  see mul_tiles
+// KARATSUBA       see goldilocks_mul
 // Latency: stream_transform_pkg::transform_latency
 module stream_transform
   import stream_transform_pkg::*;
@@ -25,6 +26,7 @@ module stream_transform
     parameter string TWIDDLE_FILE = "",
     parameter int TILE_A = 24,
     parameter int TILE_B = 17,
+    parameter int KARATSUBA = 8,
     localparam int LANES = 1 << LOG_LANES
 ) (
     input logic clk_i,
@@ -45,7 +47,7 @@ module stream_transform
   localparam int REVERSAL = reversal_latency(LOG_R, LOG_LANES);
   localparam int DFT = stage_start(LOG_R, LOG_LANES, LOG_R);
   localparam int PRODUCTS = product_start(LOG_N, LOG_LANES);
-  localparam int TRANSPOSE = transpose_start(LOG_N, LOG_LANES, TILE_A, TILE_B);
+  localparam int TRANSPOSE = transpose_start(LOG_N, LOG_LANES, TILE_A, TILE_B, KARATSUBA);
 
   if (!is_legal(LOG_N, LOG_LANES)) begin : g_check
     $fatal(
@@ -144,8 +146,9 @@ module stream_transform
         .r_o(reduced[x])
     );
     goldilocks_mul #(
-        .TILE_A(TILE_A),
-        .TILE_B(TILE_B)
+        .TILE_A   (TILE_A),
+        .TILE_B   (TILE_B),
+        .KARATSUBA(KARATSUBA)
     ) i_mul (
         .clk_i,
         .a_i(twiddles[64*x+:64]),

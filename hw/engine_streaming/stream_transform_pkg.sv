@@ -61,16 +61,16 @@ package stream_transform_pkg;
   function automatic int product_start(int log_n, int log_lanes);
     return reversal_latency(log_n / 2, log_lanes) + stage_start(log_n / 2, log_lanes, log_n / 2) + REDUCE_LATENCY;
   endfunction
-  function automatic int transpose_start(int log_n, int log_lanes, int tile_a, int tile_b);
-    return product_start(log_n, log_lanes) + toroid_pkg::goldilocks_mul_latency(tile_a, tile_b);
+  function automatic int transpose_start(int log_n, int log_lanes, int tile_a, int tile_b, int karatsuba);
+    return product_start(log_n, log_lanes) + toroid_pkg::goldilocks_mul_latency(tile_a, tile_b, 0, karatsuba);
   endfunction
   function automatic int transpose_latency(int log_n, int log_lanes);
     return WRITE_LATENCY + (1 << (log_n - log_lanes)) + READ_LATENCY;
   endfunction
 
   // stream_transform, from the first beat in to the first beat out.
-  function automatic int transform_latency(int log_n, int log_lanes, int tile_a, int tile_b);
-    return transpose_start(log_n, log_lanes, tile_a, tile_b) + transpose_latency(log_n, log_lanes) +
+  function automatic int transform_latency(int log_n, int log_lanes, int tile_a, int tile_b, int karatsuba);
+    return transpose_start(log_n, log_lanes, tile_a, tile_b, karatsuba) + transpose_latency(log_n, log_lanes) +
         stage_start(log_n / 2, log_lanes, log_n / 2) + REDUCE_LATENCY + reversal_latency(log_n / 2, log_lanes);
   endfunction
 endpackage

@@ -52,7 +52,7 @@ fn step_streaming(shape: Shape) -> StepCycles {
     StepCycles {
         transforms: 2 * latency,
         products: (shape.params.ggsw_rows() * shape.rows()) as u64,
-        vectors: 47 + wait,
+        vectors: 2 * stream_transform::PRODUCT + 25 + wait,
     }
 }
 
@@ -113,7 +113,7 @@ fn bootstrap_streaming(shape: Shape) -> BootstrapCycles {
         count: params.lwe_dimension as u64,
         start,
         // No step hides the last one's body.
-        switch: rows + 16 + digits + 3 * pass,
+        switch: rows + 16 + digits + 2 * pass + lwe_rows + STORE,
     }
 }
 
@@ -146,7 +146,10 @@ fn bootstrap_in_place(shape: Shape) -> BootstrapCycles {
 }
 
 /// Cycles from the last row of an operation on a sample in the streaming engine to the next operation.
-const PASS: u64 = 19;
+const PASS: u64 = stream_transform::PRODUCT + 8;
+
+/// The same of a store, until main memory has the row but for its latency.
+const STORE: u64 = 19;
 
 /// Cycles from the operation that fetches a row for the scalar unit until its words are there.
 const FEED: u64 = 9;

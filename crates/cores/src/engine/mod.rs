@@ -233,7 +233,7 @@ impl Configured for Sized {
                 "(l + 1) (T + D) + 2 l (R + D) + (l + 3) (R + D) + 2, with T of a transform, R = 2 N / 2^LOG_LANES, D = 30"
             }
             Form::Streaming => {
-                "(l + l') N / 2^LOG_LANES + 2 T + 47, with T of a transform, l and l' levels of mask and body"
+                "(l + l') N / 2^LOG_LANES + 2 T + 51, with T of a transform, l and l' levels of mask and body"
             }
         };
         Timing {

@@ -10,7 +10,7 @@ use toroid_engine::{BootstrapTask, CancelToken, Requester};
 use toroid_isa::KeyKind;
 use toroid_ring::goldilocks;
 use toroid_sim::memory::Timing;
-use toroid_sim::model::{Model, Options};
+use toroid_sim::model::{Design, Model, Options};
 use toroid_sim::simulation::Simulation;
 use toroid_sim::toolchain::tests_are_skipped;
 use toroid_task::Progress;
@@ -263,12 +263,16 @@ impl Bench {
 
     /// An engine whose registers and memories hold anything.
     fn start(&self) -> Simulation {
+        Bench::start_of(&engine::design(self.shape).unwrap())
+    }
+
+    /// The like of another design.
+    fn start_of(design: &Design) -> Simulation {
         let options = Options {
             random_start: true,
             ..Options::default()
         };
-        let design = engine::design(self.shape).unwrap();
-        let model = Model::build(&design, &options).unwrap();
+        let model = Model::build(design, &options).unwrap();
         model.start_random(17).unwrap()
     }
 
@@ -462,6 +466,29 @@ fn cycles_are_those_of_the_formula() {
             );
         }
     }
+}
+
+#[test]
+fn multipliers_of_more_slices_take_fewer_cycles() {
+    if tests_are_skipped() {
+        return;
+    }
+    let bench = Bench::new(Shape::of(Form::Streaming, &SQUARE32, 3).unwrap());
+    let command = Command::Bootstrap(0, 0);
+    let (expected, _) = bench.expected(&[command]);
+    let cycles = [8, 0].map(|karatsuba: u64| {
+        let design = engine::design(bench.shape).unwrap();
+        let mut simulation = Bench::start_of(&design.with("KARATSUBA", karatsuba));
+        let mut engine =
+            Engine::new(&mut simulation, bench.shape, Timing::default(), 0.0, 0).unwrap();
+        bench.fill(&mut engine);
+        let cycles = engine.run(command, &Progress::none()).unwrap();
+        assert_eq!(engine.register(0).unwrap(), expected[0]);
+        cycles
+    });
+    // Two transforms and two products in each step, and three operations on samples besides, each of two cycles.
+    let steps = bench.shape.params.lwe_dimension as u64;
+    assert_eq!(cycles[0] - cycles[1], 2 * (4 * steps + 3));
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub fn twiddle_rom(log_n: u32, log_lanes: u32) -> Result<String, RingError> {
     Ok(text)
 }
 
-/// Cycles from the first beat of a frame in to its first beat out, with DSP tiles of 24 by 17 bits (see `stream_transform_pkg.sv`).
+/// Cycles from the first beat of a frame in to its first beat out, with multipliers of 8 DSP slices (see `stream_transform_pkg.sv`).
 #[must_use]
 pub fn latency(log_n: u32, log_lanes: u32) -> u64 {
     let log_r = log_n / 2;
@@ -75,6 +75,8 @@ pub fn latency(log_n: u32, log_lanes: u32) -> u64 {
     2 * (reversal + dft + REDUCE) + PRODUCT + transpose
 }
 
-/// Cycles of a reduction and of a product.
+/// Cycles of a reduction.
 const REDUCE: u64 = 4;
-const PRODUCT: u64 = 11;
+
+/// Cycles of a product by `goldilocks_mul` with `KARATSUBA` = 8.
+pub(crate) const PRODUCT: u64 = 13;
