@@ -253,10 +253,23 @@ impl FftPlan {
     /// # Panics
     /// If `spectrum` does not have N numbers.
     pub fn forward_from(&self, coeffs: impl Coefficients, spectrum: &mut [f64]) {
+        self.forward_asking(coeffs, spectrum, &[]);
+    }
+
+    /// [`Self::forward_from`], while it asks for bytes that will be read after it.
+    ///
+    /// # Panics
+    /// If `spectrum` does not have N numbers.
+    pub fn forward_asking(&self, coeffs: impl Coefficients, spectrum: &mut [f64], wanted: &[u8]) {
         self.fold(coeffs, spectrum, &[]);
-        if self.degree / 2 >= NODE {
+        let nodes = self.degree / 2 / NODE;
+        if nodes > 0 {
+            let keep = Keep {
+                ahead: wanted.as_ptr(),
+                share: wanted.len() / nodes,
+            };
             // SAFETY: `fold` checks the length.
-            unsafe { self.descend(spectrum, Keep) }
+            unsafe { self.descend(spectrum, keep) }
         }
     }
 

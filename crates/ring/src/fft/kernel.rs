@@ -662,13 +662,23 @@ pub(super) trait Leaf: Copy {
 
 /// The spectrum is the result.
 #[derive(Clone, Copy)]
-pub(super) struct Keep;
+pub(super) struct Keep {
+    /// Bytes that will be wanted; they need not be readable.
+    pub(super) ahead: *const u8,
+    /// How many of them each leaf asks for.
+    pub(super) share: usize,
+}
 
 impl Leaf for Keep {
     const KEEPS: bool = true;
 
     #[inline(always)]
-    fn begin<V: Simd8>(self, _: usize) {}
+    fn begin<V: Simd8>(self, start: usize) {
+        let ahead = self.ahead.wrapping_add(start / NODE * self.share);
+        for line in (0..self.share).step_by(LINE) {
+            V::prefetch(ahead.wrapping_add(line));
+        }
+    }
 
     #[inline(always)]
     unsafe fn ready<V: Simd8>(self, point: Complex<V>, mut at: Points, _: usize, group: usize) {
