@@ -256,6 +256,15 @@ impl Context {
         polys: [&mut [u64]; K],
         run: impl Fn(usize, [&mut [u64]; K]) + Sync,
     ) {
+        self.share_limbs(polys, &run);
+    }
+
+    /// The same for a function without a type of its own: what shares out limbs is compiled once, and not for each use.
+    fn share_limbs<const K: usize>(
+        &self,
+        polys: [&mut [u64]; K],
+        run: &(dyn Fn(usize, [&mut [u64]; K]) + Sync),
+    ) {
         let degree = self.degree();
         let limbs = polys.iter().map(|words| words.len() / degree).min();
         let mut polys = polys.map(|words| words.chunks_exact_mut(degree));
@@ -272,6 +281,15 @@ impl Context {
         &self,
         polys: Vec<&mut [u64]>,
         run: impl Fn(usize, Vec<&mut [u64]>) + Sync,
+    ) {
+        self.share_all_limbs(polys, &run);
+    }
+
+    /// The same for a function without a type of its own.
+    fn share_all_limbs(
+        &self,
+        polys: Vec<&mut [u64]>,
+        run: &(dyn Fn(usize, Vec<&mut [u64]>) + Sync),
     ) {
         let degree = self.degree();
         let limbs = polys.iter().map(|words| words.len() / degree).min();

@@ -314,7 +314,7 @@ impl AnyBootstrappingKey {
         params: &ParamSet,
         parts: Vec<BootstrappingKey<M, A>>,
     ) -> Result<Self, TfheError> {
-        if params.is_wide() {
+        if M::HAS_WIDE_SETS && params.is_wide() {
             let key = WopbsKey::new(params, parts)?;
             return Ok(AnyBootstrappingKey(Arc::new(key)));
         }

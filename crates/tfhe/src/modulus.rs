@@ -81,6 +81,8 @@ pub trait Modulus: Words {
     type Float: FloatWords;
     /// Which modulus this is.
     const KIND: ModulusKind;
+    /// Whether there are sets of wide functions over it. Where there are none, keys of any set have no code for them.
+    const HAS_WIDE_SETS: bool;
 
     /// The same place of the torus, to the nearest word of the f64 path.
     fn to_float(a: Self::Word) -> <Self::Float as Words>::Word;
@@ -295,6 +297,7 @@ impl FloatWords for Torus32 {
 impl Modulus for Torus32 {
     type Float = Torus32;
     const KIND: ModulusKind = ModulusKind::Torus32;
+    const HAS_WIDE_SETS: bool = false;
     const F64_UNIT: f64 = 1.0;
 
     #[inline(always)]
@@ -423,6 +426,7 @@ impl Words for Goldilocks {
 impl Modulus for Goldilocks {
     type Float = Torus64;
     const KIND: ModulusKind = ModulusKind::Goldilocks;
+    const HAS_WIDE_SETS: bool = true;
     /// 1/p: the f64 path works on the torus itself.
     const F64_UNIT: f64 = 1.0 / goldilocks::P as f64;
 
@@ -574,7 +578,17 @@ impl FloatWords for Torus64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::params::ParamSet;
     use proptest::prelude::*;
+
+    #[test]
+    fn moduli_of_wide_sets_say_so() {
+        for modulus in [ModulusKind::Torus32, ModulusKind::Goldilocks] {
+            let mut sets = ParamSet::ALL.iter().filter(|set| set.modulus == modulus);
+            let has_wide_sets = with_modulus!(modulus, M => M::HAS_WIDE_SETS);
+            assert_eq!(has_wide_sets, sets.any(|set| set.is_wide()), "{modulus:?}");
+        }
+    }
 
     fn recompose<M: Modulus>(a: M::Word, gadget: Gadget, index: usize) -> i128 {
         let half = 1 << (gadget.log2_base - 1);

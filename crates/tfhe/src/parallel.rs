@@ -164,7 +164,17 @@ fn on_threads(
 
 /// Does every job, given with its number, on the threads of the pool that the caller is in.
 pub fn for_each<J: Send>(jobs: impl IntoIterator<Item = J>, run: impl Fn(usize, J) + Sync) {
-    map(jobs, run);
+    // Each place is locked once, by the thread that has its number.
+    let places: Vec<_> = jobs.into_iter().map(|job| Mutex::new(Some(job))).collect();
+    share_out(places.len(), &|index| {
+        let job = places[index]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(job) = job {
+            run(index, job);
+        }
+    });
 }
 
 /// The same for jobs with results, which come in the order of the jobs.
@@ -254,6 +264,14 @@ mod tests {
         let expected: Vec<_> = jobs.iter().cloned().enumerate().collect();
         assert_eq!(map(jobs, |index, job| (index, job)), expected);
         assert!(map(None::<u8>, |index, _| index).is_empty());
+    }
+
+    #[test]
+    fn jobs_without_results_are_done_once_with_their_numbers() {
+        let mut done = vec![0; 17];
+        for_each(done.iter_mut(), |index, job| *job += index + 1);
+        assert_eq!(done, (1..=17).collect::<Vec<_>>());
+        for_each(None::<u8>, |_, _| unreachable!("there is no job"));
     }
 
     #[test]

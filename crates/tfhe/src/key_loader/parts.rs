@@ -122,8 +122,11 @@ impl<L: KeyLoader> KeyLoader for PartsLoader<L> {
         if self.taken < self.total() {
             return Err(self.wrong_length(self.taken).into());
         }
-        let parts = self.parts.into_iter().map(|(loader, _)| loader.finish());
-        Ok((self.params, parts.collect::<Result<_, _>>()?))
+        let mut keys = Vec::with_capacity(self.parts.len());
+        for (loader, _) in self.parts {
+            keys.push(loader.finish()?);
+        }
+        Ok((self.params, keys))
     }
 }
 
