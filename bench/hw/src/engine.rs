@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toroid_bench_common::Error;
-use toroid_bench_common::machine::Measured;
+use toroid_bench_common::machine::{self, Measured};
 use toroid_bench_common::pages::{self, kept};
 use toroid_cores::engine::{Form, Shape, formula};
 use toroid_tfhe::params::PAPER;
@@ -13,7 +14,7 @@ use crate::bootstrap::EQUAL;
 use crate::energy::Estimate;
 use crate::operations::Operations;
 use crate::row::Row;
-use crate::synthesis::Whole;
+use crate::synthesis::{self, Mapped, Resources, Whole};
 
 /// log2 of the lanes of a circuit in the setting that is reported: 64 butterflies each.
 pub const LOG_LANES: u32 = 7;
@@ -90,7 +91,7 @@ pub fn page(
     let shape = Shape::new(&PAPER, LOG_LANES)?;
     let whole: Whole = found(
         work,
-        &format!("synthesis-{}-{LOG_LANES}", shape.log_n()),
+        &synthesis::name(Form::InPlace, shape.log_n(), LOG_LANES),
         "synth",
     )?;
     let operations: Option<Operations> = optional(found(work, "operations", "operations"));
@@ -125,21 +126,27 @@ pub fn page(
         },
         "energy": estimate.map(|estimate| energy(&estimate)),
     });
-    publish(rows, data, streaming_log, out)
+    publish(rows, data, work, streaming_log, out)
 }
 
-/// Makes the page from the figures that it has in `figures`, and the streaming engine's part from its log.
-pub fn page_again(figures: &Path, streaming_log: &Path, out: Option<&Path>) -> Result<(), Error> {
+/// Makes the page from the figures that it has in `figures`, and the streaming engine's part from its log and from what is in `work`.
+pub fn page_again(
+    work: &Path,
+    figures: &Path,
+    streaming_log: &Path,
+    out: Option<&Path>,
+) -> Result<(), Error> {
     let mut rows: Vec<Row> = kept(figures, "hw-engine")?;
     rows.retain(|row| !row.is_of(STREAMING));
     let data = kept(&figures.join("data"), "hw-engine")?;
-    publish(rows, data, streaming_log, out)
+    publish(rows, data, work, streaming_log, out)
 }
 
-/// Makes the page from all but the streaming engine's part, and that from its log.
+/// Makes the page from all but the streaming engine's part, and that from its log and its synthesis. Where that is not in `work`, it is the one in `data`.
 fn publish(
     mut rows: Vec<Row>,
     mut data: Value,
+    work: &Path,
     streaming_log: &Path,
     out: Option<&Path>,
 ) -> Result<(), Error> {
@@ -151,10 +158,17 @@ fn publish(
     }) = read(streaming_log, shape)
     {
         let name = |what: &str| format!("{STREAMING}{what}");
-        let what = format!(
+        let parts = formula::bootstrap(shape);
+        let mut what = format!(
             "{} words a cycle; equal to the integer arithmetic",
             shape.vector()
         );
+        if parts.total() as f64 != formula {
+            what += &format!(
+                "; the engine has changed since, and takes {} cycles by its formula of today",
+                parts.total()
+            );
+        }
         rows.extend([
             Row::new(
                 name("bootstrap at `paper`, simulated whole"),
@@ -166,7 +180,6 @@ fn publish(
             Row::new(name("bootstrap at 200 MHz"), cycles / CLOCK / 1e3, "ms").beside(BOOTSTRAP),
             off(name("simulated bootstrap off its formula"), cycles, formula),
         ]);
-        let parts = formula::bootstrap(shape);
         data["streaming"] = json!({
             "words": shape.vector(),
             "cycles": cycles,
@@ -175,8 +188,77 @@ fn publish(
             "log": lines,
         });
     }
+    let name = synthesis::name(Form::Streaming, shape.log_n(), STREAMING_LOG_LANES);
+    let before = data["streaming_resources"].take();
+    let resources = match optional::<Whole>(found(work, &name, "synth --streaming")) {
+        Some(whole) => Some(StreamingResources::of(&whole)),
+        None => serde_json::from_value(before)?,
+    };
+    if let Some(resources) = resources {
+        if resources.failed.is_empty() {
+            rows.extend(resource_rows(resources.total, STREAMING));
+        }
+        data["streaming_resources"] = json!(resources);
+    }
     pages::publish("hw-engine", &rows, &data, out)?;
     Ok(())
+}
+
+/// Resources of the streaming engine by module, whatever the parameters of its instances.
+#[derive(Serialize, Deserialize)]
+struct StreamingResources {
+    date: String,
+    modules: Vec<Module>,
+    total: Resources,
+    failed: Vec<String>,
+}
+
+/// All instances of a module, without their black boxes.
+#[derive(Serialize, Deserialize)]
+struct Module {
+    module: String,
+    instances: u64,
+    /// Different parameters among them.
+    kinds: u64,
+    /// Kinds that were mapped; the others are taken for the mean of those that differ from them in a constant only.
+    mapped: u64,
+    all: Resources,
+}
+
+impl StreamingResources {
+    fn of(whole: &Whole) -> StreamingResources {
+        let mut modules: Vec<Module> = Vec::new();
+        for Mapped {
+            module,
+            instances,
+            each,
+            is_mean,
+        } in &whole.pieces
+        {
+            let at = modules.iter().position(|of| of.module == *module);
+            let at = at.unwrap_or_else(|| {
+                modules.push(Module {
+                    module: module.clone(),
+                    instances: 0,
+                    kinds: 0,
+                    mapped: 0,
+                    all: Resources::default(),
+                });
+                modules.len() - 1
+            });
+            let of = &mut modules[at];
+            of.instances += instances;
+            of.kinds += 1;
+            of.mapped += u64::from(!is_mean);
+            of.all.add(*each, *instances);
+        }
+        StreamingResources {
+            date: machine::date(),
+            modules,
+            total: whole.total,
+            failed: whole.failed.clone(),
+        }
+    }
 }
 
 /// How far a simulation is from its formula.
@@ -231,6 +313,26 @@ fn energy(estimate: &Estimate) -> serde_json::Value {
     })
 }
 
+/// Resources beside the paper's, under names that begin with `of`.
+fn resource_rows(total: Resources, of: &str) -> [Row; 4] {
+    [
+        Row::new(format!("{of}DSP48E1"), total.dsp as f64, "slices")
+            .beside(1549.0)
+            .at_most(1549.0),
+        Row::new(format!("{of}LUT"), total.luts() as f64, "LUTs")
+            .beside(461_123.0)
+            .at_most(461_000.0)
+            .noted(format!(
+                "{} logic, {} memories and shift registers; Yosys for xc7, not placed",
+                total.lut, total.lut_memory
+            )),
+        Row::new(format!("{of}FF"), total.ff as f64, "flip-flops").beside(615_303.0),
+        Row::new(format!("{of}BRAM of 36 Kbit"), total.ramb36(), "blocks")
+            .beside(1023.5)
+            .noted("the paper's engine has 64 URAM blocks besides"),
+    ]
+}
+
 fn rows(
     whole: &Whole,
     operations: Option<&Operations>,
@@ -279,23 +381,7 @@ fn rows(
         }
     }
     if whole.failed.is_empty() {
-        let total = whole.total;
-        rows.extend([
-            Row::new("DSP48E1", total.dsp as f64, "slices")
-                .beside(1549.0)
-                .at_most(1549.0),
-            Row::new("LUT", total.luts() as f64, "LUTs")
-                .beside(461_123.0)
-                .at_most(461_000.0)
-                .noted(format!(
-                    "{} logic, {} memories and shift registers; Yosys for xc7, not placed",
-                    total.lut, total.lut_memory
-                )),
-            Row::new("FF", total.ff as f64, "flip-flops").beside(615_303.0),
-            Row::new("BRAM of 36 Kbit", total.ramb36(), "blocks")
-                .beside(1023.5)
-                .noted("the paper's engine has 64 URAM blocks besides"),
-        ]);
+        rows.extend(resource_rows(whole.total, ""));
     }
     if let Some(estimate) = estimate {
         let (low, high) = (estimate.total.low, estimate.total.high);

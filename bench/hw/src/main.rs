@@ -71,18 +71,25 @@ enum Commands {
     },
     /// Synthesizes the whole engine for Xilinx 7 series, piece by piece
     Synth {
+        /// The streaming engine
+        #[arg(long)]
+        streaming: bool,
         /// log2 of the ring degree
         #[arg(long, default_value_t = 14)]
         log_n: u32,
-        /// log2 of the lanes of each circuit
-        #[arg(long, default_value_t = 7)]
-        log_lanes: u32,
+        /// log2 of the lanes of each circuit, 7 by default; of the streaming engine, of the words a cycle through its transform, 6 by
+        /// default
+        #[arg(long)]
+        log_lanes: Option<u32>,
         /// Pieces at once, each of which takes a processor and up to 3 GB
         #[arg(long, default_value_t = 1)]
         jobs: usize,
         /// Seconds that a piece may take
         #[arg(long, default_value_t = 3600)]
         timeout: u64,
+        /// Of pieces that differ only in the constant that they multiply by, map one in so many, and take the others for the mean
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+        one_in: u32,
         /// The folder that results are kept in
         #[arg(long, default_value = "target/hw")]
         work: PathBuf,
@@ -199,7 +206,7 @@ enum Commands {
             default_value = "../docs/results/hw-engine-streaming-bootstrap.log"
         )]
         streaming_log: PathBuf,
-        /// Take all but the streaming engine's part from the page that there is
+        /// Take all but the streaming engine's part from the page that there is, and its resources, too, unless there are new ones
         #[arg(long)]
         again: bool,
         /// Write the files
@@ -299,16 +306,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
                 shown.set_length(all);
                 shown.set_position(now);
             });
-            let form = if streaming {
-                Form::Streaming
-            } else {
-                Form::InPlace
-            };
-            let log_lanes = log_lanes.unwrap_or(if streaming {
-                STREAMING_LOG_LANES
-            } else {
-                LOG_LANES
-            });
+            let (form, log_lanes) = sized(streaming, log_lanes);
             let measured = bootstrap::bootstrap(form, &params, log_lanes, timing, &progress)?;
             bar.finish_and_clear();
             let time = measured.cycles as f64 / clock / 1e3;
@@ -340,20 +338,29 @@ fn run(arguments: Arguments) -> Result<(), Error> {
             }
         }
         Commands::Synth {
+            streaming,
             log_n,
             log_lanes,
             jobs,
             timeout,
+            one_in,
             work,
         } => {
             let timeout = Duration::from_secs(timeout);
+            let one_in = one_in as usize;
+            let (form, log_lanes) = sized(streaming, log_lanes);
             let whole = synthesis::synthesize(
+                form,
                 log_n,
                 log_lanes,
                 &work,
-                synthesis::Limits { jobs, timeout },
+                synthesis::Limits {
+                    jobs,
+                    timeout,
+                    one_in,
+                },
             )?;
-            pages::keep(&work, &format!("synthesis-{log_n}-{log_lanes}"), &whole)?;
+            pages::keep(&work, &synthesis::name(form, log_n, log_lanes), &whole)?;
             print!("{}", pages::json(&whole)?);
             if !whole.failed.is_empty() {
                 return Err(format!(
@@ -365,7 +372,7 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         }
         Commands::Energy { work } => {
             let shape = Shape::new(&toroid_tfhe::params::PAPER, LOG_LANES)?;
-            let name = format!("synthesis-{}-{LOG_LANES}", shape.log_n());
+            let name = synthesis::name(Form::InPlace, shape.log_n(), LOG_LANES);
             let whole = pages::kept(&work, &name)?;
             let estimate = energy::estimate(shape, &whole, &work)?;
             pages::keep(&work, "energy", &estimate)?;
@@ -413,13 +420,21 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         } => {
             let to = write.then_some(out.as_path());
             if again {
-                engine::page_again(&out, &streaming_log, to)?;
+                engine::page_again(&work, &out, &streaming_log, to)?;
             } else {
                 engine::page(&work, &log, &streaming_log, to)?;
             }
         }
     }
     Ok(())
+}
+
+/// Which engine, and the log2 of its lanes.
+fn sized(streaming: bool, log_lanes: Option<u32>) -> (Form, u32) {
+    match streaming {
+        false => (Form::InPlace, log_lanes.unwrap_or(LOG_LANES)),
+        true => (Form::Streaming, log_lanes.unwrap_or(STREAMING_LOG_LANES)),
+    }
 }
 
 /// A parameter set by its name, with another n if wanted.

@@ -1,7 +1,7 @@
-//! What synthesis makes of the whole engine.
+//! What synthesis makes of a whole engine.
 //!
 //! Slang makes a module of every instance, so that the whole flattened takes Yosys hours, and whole with its modules maps 64 equal butterflies 64
-//! times. So every module that there are many of is mapped once, by itself; those above it are mapped with black boxes in their place; and counts
+//! times. So every module that there are many of, or that is large, is mapped once, by itself; those above it are mapped with black boxes in their place; and counts
 //! are summed up as often as the netlists have the boxes. Nothing is optimized across these borders, all of which are registers at the output.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use toroid_bench_common::Error;
-use toroid_cores::engine;
+use toroid_cores::engine::{self, Form};
 use toroid_cores::sources;
 use toroid_sim::toolchain::python;
 use toroid_task::Progress;
@@ -21,7 +21,7 @@ use toroid_task::Progress;
 const SCRIPT: &str = include_str!("../../../hw/tools/piece.py");
 
 /// Modules that are mapped by themselves, with those that they take for black boxes.
-const TOPS: [(&str, &[&str]); 2] = [
+const TOPS: [(&str, &[&str]); 9] = [
     (
         "engine",
         &["engine_circuit", "memory_reader", "memory_writer", "rom"],
@@ -36,6 +36,42 @@ const TOPS: [(&str, &[&str]); 2] = [
             "ram_sdp",
         ],
     ),
+    (
+        "engine_streaming",
+        &[
+            "blind_rotation",
+            "key_switch",
+            "sample_unit",
+            "memory_reader",
+            "memory_writer",
+        ],
+    ),
+    (
+        "blind_rotation",
+        &[
+            "accumulator",
+            "stream_transform",
+            "digit_unit",
+            "digit_twist",
+            "product_lane",
+            "ram_sdp",
+        ],
+    ),
+    ("accumulator", &["lane_rotator", "ram_sdp"]),
+    (
+        "stream_transform",
+        &[
+            "stream_reversal",
+            "stream_dft",
+            "stream_reduce",
+            "stream_transpose",
+            "goldilocks_mul",
+            "rom",
+        ],
+    ),
+    ("stream_dft", &["shift_butterfly"]),
+    ("stream_transpose", &["xor_network", "ram_sdp"]),
+    ("product_lane", &["goldilocks_mul"]),
 ];
 
 /// A module that is mapped by itself.
@@ -49,6 +85,13 @@ struct Piece {
 }
 
 impl Piece {
+    /// What all pieces have in common that differ in a constant only.
+    fn group(&self) -> (&str, Vec<&(String, String)>) {
+        let parameters = self.parameters.iter();
+        let parameters = parameters.filter(|(name, _)| !CONSTANTS.contains(&name.as_str()));
+        (&self.top, parameters.collect())
+    }
+
     fn boxes(&self) -> &'static [&'static str] {
         TOPS.iter()
             .find(|(top, _)| *top == self.top)
@@ -66,6 +109,9 @@ impl Piece {
 
 /// The file of the table of twiddles.
 const ROM: &str = "twiddles.hex";
+
+/// Parameters that are constants which words are multiplied by.
+const CONSTANTS: [&str; 2] = ["EXPONENT", "CONSTANTS"];
 
 /// Parameters that can be given as numbers; those of enumerated types are left at their defaults, as the engine does.
 const SIMPLE: [&str; 4] = [
@@ -135,7 +181,11 @@ impl Place<'_> {
                         .filter(|line| SIMPLE.iter().any(|kind| line.starts_with(kind)));
                     lines.any(|line| line.contains(&format!(" {name} =")))
                 };
-                let parameters = parameters.into_iter().filter(|(name, _)| is_set(name));
+                // A table is that of its `rom`, which is a black box above.
+                let is_table = |name: &str| name == "TWIDDLE_FILE";
+                let parameters = parameters
+                    .into_iter()
+                    .filter(|(name, _)| is_set(name) && !is_table(name));
                 let literal = |(name, bits): (String, String)| {
                     let value = match name.as_str() {
                         "FILE" => format!("\"{ROM}\""),
@@ -190,12 +240,30 @@ impl Resources {
         sum
     }
 
-    fn add(&mut self, other: Resources, times: u64) {
+    /// Adds so many of the like.
+    pub fn add(&mut self, other: Resources, times: u64) {
         self.lut += times * other.lut;
         self.lut_memory += times * other.lut_memory;
         self.ff += times * other.ff;
         self.dsp += times * other.dsp;
         self.ramb18 += times * other.ramb18;
+    }
+
+    /// The mean, rounded.
+    fn mean(all: impl Iterator<Item = Resources>) -> Option<Resources> {
+        let (mut sum, mut count) = (Resources::default(), 0);
+        for each in all {
+            sum.add(each, 1);
+            count += 1;
+        }
+        let part = |all: u64| (all + count / 2) / count;
+        (count > 0).then(|| Resources {
+            lut: part(sum.lut),
+            lut_memory: part(sum.lut_memory),
+            ff: part(sum.ff),
+            dsp: part(sum.dsp),
+            ramb18: part(sum.ramb18),
+        })
     }
 
     /// All look-up tables.
@@ -218,14 +286,17 @@ pub struct Mapped {
     pub instances: u64,
     /// One of them, without its black boxes.
     pub each: Resources,
+    /// Whether it is the mean of others, which differ in a constant only.
+    #[serde(default)]
+    pub is_mean: bool,
 }
 
-/// The engine's resources.
+/// The resources of an engine.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Whole {
     /// log2 of the ring degree.
     pub log_n: u32,
-    /// log2 of the lanes of a circuit.
+    /// log2 of the lanes of a circuit, or of the words a cycle through the streaming engine's transform.
     pub log_lanes: u32,
     /// By module.
     pub pieces: Vec<Mapped>,
@@ -252,11 +323,28 @@ pub struct Limits {
     pub jobs: usize,
     /// The longest that a piece may take.
     pub timeout: Duration,
+    /// Of pieces that differ in a constant only, one in so many is mapped; all of them, if they are at most one more.
+    pub one_in: usize,
+}
+
+/// What the result for an engine is kept under.
+pub fn name(form: Form, log_n: u32, log_lanes: u32) -> String {
+    let form = match form {
+        Form::InPlace => "",
+        Form::Streaming => "-streaming",
+    };
+    format!("synthesis{form}-{log_n}-{log_lanes}")
 }
 
 /// Maps the pieces, or takes them from `work`, and sums them up.
-pub fn synthesize(log_n: u32, log_lanes: u32, work: &Path, limits: Limits) -> Result<Whole, Error> {
-    let rom = match engine::design_of(engine::Form::InPlace, log_n, log_lanes)?
+pub fn synthesize(
+    form: Form,
+    log_n: u32,
+    log_lanes: u32,
+    work: &Path,
+    limits: Limits,
+) -> Result<Whole, Error> {
+    let rom = match engine::design_of(form, log_n, log_lanes)?
         .files
         .into_iter()
         .next()
@@ -264,7 +352,7 @@ pub fn synthesize(log_n: u32, log_lanes: u32, work: &Path, limits: Limits) -> Re
         Some((_, contents)) => String::from_utf8(contents)?,
         None => return Err("the engine has no table of twiddles".into()),
     };
-    let folder = work.join(format!("synthesis-{log_n}-{log_lanes}"));
+    let folder = work.join(name(form, log_n, log_lanes));
     std::fs::create_dir_all(&folder)?;
     let python = python(toroid_cores::tools::SYNTHESIS, &Progress::none())?;
     let place = Place {
@@ -283,7 +371,11 @@ pub fn synthesize(log_n: u32, log_lanes: u32, work: &Path, limits: Limits) -> Re
         bar
     };
     let mut all = vec![Piece {
-        top: "engine".to_owned(),
+        top: match form {
+            Form::InPlace => "engine",
+            Form::Streaming => "engine_streaming",
+        }
+        .to_owned(),
         parameters: vec![
             ("LOG_N".to_owned(), log_n.to_string()),
             ("LOG_LANES".to_owned(), log_lanes.to_string()),
@@ -300,8 +392,21 @@ pub fn synthesize(log_n: u32, log_lanes: u32, work: &Path, limits: Limits) -> Re
     }
     bar.finish_and_clear();
 
+    let is_mapped = |index: usize| {
+        let group = all[index].group();
+        let like = |pieces: &[Piece]| {
+            let like = pieces.iter().filter(|piece| piece.group() == group);
+            like.count()
+        };
+        like(&all) <= limits.one_in + 1 || like(&all[..index]).is_multiple_of(limits.one_in)
+    };
     // The engine itself, which stands first, comes last.
-    let queue = Mutex::new(all.iter().enumerate().collect::<Vec<_>>());
+    let wanted = all.iter().enumerate();
+    let queue = Mutex::new(
+        wanted
+            .filter(|(index, _)| is_mapped(*index))
+            .collect::<Vec<_>>(),
+    );
     let found = Mutex::new(BTreeMap::new());
     let worker = || {
         loop {
@@ -335,22 +440,35 @@ pub fn synthesize(log_n: u32, log_lanes: u32, work: &Path, limits: Limits) -> Re
         log_lanes,
         ..Whole::default()
     };
-    let mut found = found
+    let found = found
         .into_inner()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
-    for (index, piece) in all.into_iter().enumerate() {
-        match found.remove(&index) {
-            Some(Ok(each)) => {
-                whole.total.add(each, piece.instances);
-                whole.pieces.push(Mapped {
-                    module: piece.top,
-                    instances: piece.instances,
-                    each,
-                });
+    for (index, piece) in all.iter().enumerate() {
+        let (each, is_mean) = match found.get(&index) {
+            Some(Ok(each)) => (*each, false),
+            Some(Err(error)) => {
+                whole.failed.push(format!("{}: {error}", piece.top));
+                continue;
             }
-            Some(Err(error)) => whole.failed.push(format!("{}: {error}", piece.top)),
-            None => whole.failed.push(format!("{}: not mapped", piece.top)),
-        }
+            None => {
+                let of_group = found.iter().filter_map(|(&other, result)| {
+                    let is_like = all[other].group() == piece.group();
+                    result.as_ref().ok().copied().filter(|_| is_like)
+                });
+                let Some(mean) = Resources::mean(of_group) else {
+                    whole.failed.push(format!("{}: not mapped", piece.top));
+                    continue;
+                };
+                (mean, true)
+            }
+        };
+        whole.total.add(each, piece.instances);
+        whole.pieces.push(Mapped {
+            module: piece.top.clone(),
+            instances: piece.instances,
+            each,
+            is_mean,
+        });
     }
     Ok(whole)
 }
