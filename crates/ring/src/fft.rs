@@ -262,11 +262,10 @@ impl FftPlan {
     /// If `spectrum` does not have N numbers.
     pub fn forward_asking(&self, coeffs: impl Coefficients, spectrum: &mut [f64], wanted: &[u8]) {
         self.fold(coeffs, spectrum, &[]);
-        let nodes = self.degree / 2 / NODE;
-        if nodes > 0 {
+        if self.degree / 2 >= NODE {
             let keep = Keep {
                 ahead: wanted.as_ptr(),
-                share: wanted.len() / nodes,
+                share: wanted.len() / (self.degree / 2 / NODE),
             };
             // SAFETY: `fold` checks the length.
             unsafe { self.descend(spectrum, keep) }
