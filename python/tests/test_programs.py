@@ -690,6 +690,11 @@ def test_a_sum_of_a_program_has_nothing_of_rows_that_are_left_out(client: toroid
     found = client.decrypt(program.run(table, where="kept", log2_failure=-30), max_log2_failure=-15)
     x, kept = np.array(data["x"]), np.array(data["kept"])
     assert {name: column.tolist() for name, column in found.items()} == {"total": [int(((2 * x + 1) * kept).sum())], "x": [int((x * kept).sum())]}
+    # Names of the text are not those of the graph that the mask goes into.
+    text = "input x: 0..15\n_2 = 2*x + 1\ns = sum(_2)\noutput total = s\n"
+    program = toroid.GraphProgram(text, {"x": toroid.Range(0, 15)}, ["total"], "by hand")
+    found = client.decrypt(program.run(table, where="kept", log2_failure=-30), max_log2_failure=-15)
+    assert {name: column.tolist() for name, column in found.items()} == {"total": [int(((2 * x + 1) * kept).sum())]}
 
 
 def test_masks_that_are_none_are_refused(masked: Any) -> None:

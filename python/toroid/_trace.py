@@ -120,11 +120,14 @@ class Graph:
                 value = Value(self, names[written]) if written in names else self.constant(int(written.replace(" ", "")))
                 outputs[name] = value if mask is None or written in sums else select(mask, value, 0)
             else:
+                table = _TABLE.fullmatch(written)
                 if (total := _SUM.fullmatch(written)) and mask is not None:
                     sums.add(name)
-                    written = f"sum({select(mask, Value(self, names[total['operand']]), 0)._name})"
-                table = _TABLE.fullmatch(written)
-                expression = _renamed(written, names) if table is None or before is None else self._part_of_table(before, table, names)
+                    expression = f"sum({select(mask, Value(self, names[total['operand']]), 0)._name})"
+                elif table is None or before is None:
+                    expression = _renamed(written, names)
+                else:
+                    expression = self._part_of_table(before, table, names)
                 if match["file"] is None:
                     made = self.record(expression)
                 else:

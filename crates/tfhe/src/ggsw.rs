@@ -203,7 +203,8 @@ impl<M: Modulus, A: Arithmetic<M>> GgswList<M, A> {
         });
     }
 
-    /// Once all rows are loaded, makes a list for products.
+    /// Once all rows are loaded, brings them to the order in which products read them: that of an unrolled list may be another than the one of
+    /// [`Self::rows`].
     pub(crate) fn finish(&mut self) {
         if !self.unrolled {
             return;

@@ -155,8 +155,8 @@ impl RecordedTimes {
         const EPYC: (&str, &str) = ("AMD EPYC (Zen 4, AVX-512), f64", "2026-11-22");
         const XEON: (&str, &str) = ("Intel Xeon (AVX-512), f64", "2026-11-23");
         // bootstrap.md has the medians of programmable bootstraps, wide.md the 164 ms of message8, which two functions and narrow inputs
-        // divide. What a wide function, a further one and a bit take is that of one value by the code of the date, on the faster of two
-        // machines; a row of eight takes less today (cpu-designs.md), and cpu.md has one value on the slower machine.
+        // divide. What a wide function, a further one and a bit take is that of one value by the code of the date; a row of
+        // eight takes less today (cpu-designs.md), and cpu.md has one value as of a later day.
         let sets = [
             ("gate", EPYC, 0.0, 7.9),
             ("message4", EPYC, 0.0, 15.9),
