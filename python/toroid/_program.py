@@ -487,8 +487,6 @@ class GraphProgram:
             OptionError: `log2_failure` is above 0 or not finite.
             TypeError: A further argument names no input, or there is no table to take its column from.
         """
-        if columns and table is None:
-            raise TypeError(f"{next(iter(columns))} names a column: give the table that has it")
         if table is not None:
             _check_table(table)
         graph, inputs = self._of_columns(table, columns, where)
@@ -517,6 +515,8 @@ class GraphProgram:
         """The graph, in which inputs that no column becomes are numbers that everybody knows, and results are 0 in rows that do not count; with the columns
         by the names of its inputs."""
         inputs = {name: columns.get(name, name) for name in self._inputs(columns)}
+        if columns and table is None:
+            raise TypeError(f"{next(iter(columns))} names a column: give the table that has it")
         if where is None and len(inputs) == len(self._ranges):
             return self._text, inputs
         graph = Graph()
