@@ -20,7 +20,7 @@ use toroid_rns::search::{self, Cost};
 use toroid_rns::table::Table;
 use toroid_rns::wide::{self, WidePipeline};
 use toroid_rns::wide_search::{self, WideCandidate};
-use toroid_rns::{Ciphertext, SecretKey, Threads};
+use toroid_rns::{Ciphertext, RnsError, SecretKey, Threads};
 use toroid_task::Progress;
 use toroid_tfhe::random::Csprng;
 
@@ -96,34 +96,39 @@ impl Engine {
         };
         let evaluator = Evaluator::new(keys, embedding, scale);
         let mut evaluator = evaluator.with_matrices(Arc::clone(matrices));
-        let (mut tables_s, mut results) = (Vec::new(), Vec::new());
         let start = Instant::now();
-        let digits_s = match self {
+        let (digits_s, (tables_s, results)) = match self {
             Engine::Narrow(pipeline, _) => {
                 let raised = evaluator.raise(column)?;
                 let digits = pipeline.digits(&mut evaluator, &raised)?;
                 let digits_s = start.elapsed().as_secs_f64();
-                for table in tables {
-                    let start = Instant::now();
-                    results.push(pipeline.look_up(&mut evaluator, &digits, table)?);
-                    tables_s.push(start.elapsed().as_secs_f64());
-                }
-                digits_s
+                let look_up = |table: &Table| pipeline.look_up(&mut evaluator, &digits, table);
+                (digits_s, each_timed(tables, look_up)?)
             }
             Engine::Wide(pipeline, _) => {
                 let digits = pipeline.digits(&mut evaluator, column)?;
                 let digits_s = start.elapsed().as_secs_f64();
-                for table in tables {
-                    let start = Instant::now();
-                    results.push(pipeline.look_up(&mut evaluator, &digits, table)?);
-                    tables_s.push(start.elapsed().as_secs_f64());
-                }
-                digits_s
+                let look_up = |table: &Table| pipeline.look_up(&mut evaluator, &digits, table);
+                (digits_s, each_timed(tables, look_up)?)
             }
         };
         let lap = Lap { digits_s, tables_s };
         Ok((lap, results))
     }
+}
+
+/// Looks up one table after the other: the seconds and the result of each.
+fn each_timed(
+    tables: &[Table],
+    mut look_up: impl FnMut(&Table) -> Result<Ciphertext, RnsError>,
+) -> Result<(Vec<f64>, Vec<Ciphertext>), RnsError> {
+    let (mut seconds, mut results) = (Vec::new(), Vec::new());
+    for table in tables {
+        let start = Instant::now();
+        results.push(look_up(table)?);
+        seconds.push(start.elapsed().as_secs_f64());
+    }
+    Ok((seconds, results))
 }
 
 /// What the formulas say of the parameters.
@@ -223,9 +228,9 @@ fn in_pool(bits: u32, threads: usize) -> Result<Figures, Error> {
         1 => Threads::One,
         _ => Threads::Pool,
     };
-    let transform_us = transform_us(degree, &params)?;
     let context = Context::with(params, SimdLevel::best(), sharing)?;
     let setup_s = start.elapsed().as_secs_f64();
+    let transform_us = transform_us(degree, context.params())?;
     let mut rng = Csprng::from_os()?;
     let secret = SecretKey::generate(&context, &mut rng);
     let start = Instant::now();
