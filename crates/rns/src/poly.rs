@@ -637,8 +637,9 @@ multiversion! {
     }
 }
 
-/// Words of a part of a limb that [`weigh_limb`] works on at a time: 256 such parts fit into the second level of cache.
-const WEIGHED: usize = 512;
+/// Words of a part of a limb that [`weigh_limb`] works on at a time: 256 such parts take a quarter of a MiB, so that they stay in a second level of cache of
+/// one MiB beside results and weights.
+const WEIGHED: usize = 128;
 
 /// Words that [`weigh_block`] sums side by side, and rows.
 const LANES: usize = 16;

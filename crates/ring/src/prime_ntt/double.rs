@@ -489,27 +489,27 @@ pub(super) unsafe fn weigh<F: Elements, const R: usize>(
     w: [u64; 2],
 ) {
     let part = out.len() / R;
-    let lanes = F::Vector::LANES;
+    let (lanes, count) = (F::Vector::LANES, rows[0].len());
     // SAFETY: the caller's promise.
     unsafe {
         let f = F::new(modulus);
         let w = [F::Vector::splat(w[0]), F::Vector::splat(w[1])];
         for at in (0..part).step_by(WEIGHED * lanes) {
             let mut sums = [[f.nothing(); WEIGHED]; R];
-            for k in 0..rows[0].len() {
-                if k > 0 && k.is_multiple_of(PRODUCTS) {
-                    for sum in sums.iter_mut().flatten() {
-                        *sum = f.fold(*sum);
-                    }
+            // Sums stay in registers as long as no loop over them goes by references: where folding is nothing, the compiler stores all of them for each value.
+            for start in (0..count).step_by(PRODUCTS) {
+                if start > 0 {
+                    sums = sums.map(|sums| sums.map(|sum| f.fold(sum)));
                 }
-                let mut words = [F::Vector::load(values.as_ptr().add(k * part + at)); WEIGHED];
-                for (i, words) in words.iter_mut().enumerate() {
-                    *words = F::Vector::load(values.as_ptr().add(k * part + at + i * lanes));
-                }
-                for (sums, row) in sums.iter_mut().zip(rows) {
-                    let weight = F::Vector::splat(*row.as_ptr().add(k));
-                    for (sum, words) in sums.iter_mut().zip(words) {
-                        *sum = f.add_product(*sum, words, weight);
+                for k in start..count.min(start + PRODUCTS) {
+                    let from = values.as_ptr().add(k * part + at);
+                    let words: [F::Vector; WEIGHED] =
+                        [F::Vector::load(from), F::Vector::load(from.add(lanes))];
+                    for (sums, row) in sums.iter_mut().zip(rows) {
+                        let weight = F::Vector::splat(*row.as_ptr().add(k));
+                        for (sum, words) in sums.iter_mut().zip(words) {
+                            *sum = f.add_product(*sum, words, weight);
+                        }
                     }
                 }
             }
