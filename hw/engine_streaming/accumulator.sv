@@ -7,7 +7,8 @@
 // ever meets a conflict.
 //
 // LOG_N, LOG_COLUMNS: log2 of N and C. LOG_LANES: 1 to LOG_N - LOG_COLUMNS.
-// Latency of a read: straight 2, turned 4 cycles; negative_o says which words change their sign. The exponent goes with its beat.
+// Latency of a read: 2 cycles. The exponent goes with its beat. Words for the turned read come as the banks have them, beside the shift that a
+// `lane_rotator` brings them to their lanes with; negative_o says which of them, at their lanes, change their sign.
 module accumulator #(
     parameter int LOG_N = 9,
     parameter int LOG_COLUMNS = 4,
@@ -24,7 +25,8 @@ module accumulator #(
     output logic [63:0] straight_o[LANES],
     input logic [BEAT_BITS-1:0] turned_beat_i,
     input logic [LOG_N:0] exponent_i,
-    output logic [63:0] turned_o[LANES],
+    output logic [63:0] banked_o[LANES],
+    output logic [LOG_LANES-1:0] shift_o,
     output logic [LANES-1:0] negative_o
 );
   // Rows of a column, by number and with the sign above it.
@@ -40,8 +42,7 @@ module accumulator #(
   logic [LOG_HEIGHT:0] row;
   logic [ROW_BITS-1:0] back;
   logic [LOG_LANES-1:0] shift, shift_q[2];
-  logic [LANES-1:0] negative, negative_q[4];
-  logic [63:0] banked[LANES];
+  logic [LANES-1:0] negative, negative_q[2];
 
   assign column = turned_beat_i[BEAT_BITS-1:LOG_HEIGHT];
   assign row = LOG_HEIGHT == 0 ? '0 : (LOG_HEIGHT + 1)'(turned_beat_i & BEAT_BITS'((1 << LOG_HEIGHT) - 1));
@@ -79,24 +80,16 @@ module accumulator #(
         .waddr_i(write_beat_i),
         .wdata_i(word_i[lane]),
         .raddr_i(bank_beat),
-        .rdata_o(banked[lane])
+        .rdata_o(banked_o[lane])
     );
   end
 
-  lane_rotator #(
-      .LOG_LANES(LOG_LANES)
-  ) i_rotator (
-      .clk_i,
-      .shift_i(shift_q[1]),
-      .word_i (banked),
-      .word_o (turned_o)
-  );
-
-  assign negative_o = negative_q[3];
+  assign shift_o = shift_q[1];
+  assign negative_o = negative_q[1];
   always_ff @(posedge clk_i) begin
     shift_q[0] <= shift;
     shift_q[1] <= shift_q[0];
     negative_q[0] <= negative;
-    for (int stage = 1; stage < 4; stage++) negative_q[stage] <= negative_q[stage-1];
+    negative_q[1] <= negative_q[0];
   end
 endmodule

@@ -12,7 +12,7 @@
 // Before the first step both polynomials are loaded; then they are turned by X^exponent: from the copy that is read turned to the other, and
 // back. While nothing is under way, the multipliers make sums t + u·w of words from outside (pass_i).
 //
-// Cycles of a step: rows·N/P + 2·transform + 2·product + 25, and 2 more if component 0 has one level only, which then waits for the body's sum.
+// Cycles of a step: rows·N/P + 2·transform + 2·product + 26, and 2 more if component 0 has one level only, which then waits for the body's sum.
 //
 // LOG_N: 6 to 14, even. LOG_LANES: LOG_N/4 to LOG_N/2. DIGIT_BITS: 1 to 25, bits of the largest digit. KARATSUBA: see `goldilocks_mul`.
 module blind_rotation
@@ -57,10 +57,10 @@ module blind_rotation
   localparam logic [BEAT_BITS-1:0] LAST_BEAT = '1;
   localparam int TAKE = 3;
   localparam int PRODUCT = toroid_pkg::goldilocks_mul_latency(24, 17, 0, KARATSUBA);
-  localparam int TURN = 4;  // from a turned read to words with their signs
+  localparam int TURN = 5;  // from a turned read to words with their signs
   localparam int SUMMED = TAKE + PRODUCT + 1;  // from the transform's output to sums
   localparam int READ = toroid_pkg::ram_latency(1'b1);
-  localparam int DIGITS = 13;  // from a read of the accumulator to twisted digits
+  localparam int DIGITS = 14;  // from a read of the accumulator to twisted digits
 
   if (LOG_N < 6 || LOG_N > 14 || LOG_N % 2 != 0 || 4 * LOG_LANES < LOG_N || 2 * LOG_LANES > LOG_N) begin : g_check
     $fatal(1, "blind_rotation: LOG_N must be even, 6 to 14, and LOG_LANES LOG_N/4 to LOG_N/2");
@@ -215,8 +215,9 @@ module blind_rotation
   assign idle_o = &ready_q && beat_q == '0;
 
   // Accumulator.
-  logic [63:0] straight[2][LANES], turned[2][LANES], to_q[LANES], added_q[LANES], loaded[2][LANES];
-  logic [LANES-1:0] negative[2];
+  logic [63:0] straight[2][LANES], banked[2][LANES], turned[LANES], to_q[LANES], added_q[LANES], loaded[2][LANES];
+  logic [LANES-1:0] negative[2], negative_q[TURN-READ];
+  logic [LOG_LANES-1:0] shift[2];
   logic adds, reads_sum;
   assign adds = product_q[SUMMED+1].valid && product_q[SUMMED+1].inverse;
   assign reads_sum = product_q[SUMMED-READ-1].valid && product_q[SUMMED-READ-1].inverse;
@@ -229,7 +230,7 @@ module blind_rotation
     assign write_beat = load_i ? beat_i : turns ? issue_q[TURN].beat : copying_q[READ-1] ? copy_beat_q[READ-1] : product_q[SUMMED+1].beat;
     // A polynomial is added to, or read for its digits, or read from outside.
     assign straight_beat = reads_sum && product_q[SUMMED-READ-1].last == 1'(part) ? product_q[SUMMED-READ-1].beat :
-        issue_q[1].valid ? issue_q[1].beat : copies_q ? beat_q : beat_i;
+        issue_q[2].valid ? issue_q[2].beat : copies_q ? beat_q : beat_i;
     always_comb
       for (int lane = 0; lane < LANES; lane++) begin
         loaded[part][lane] = load_i ? word_i[part*LANES+lane] : turns ? to_q[lane] : copying_q[READ-1] ? straight[part][lane] : added_q[lane];
@@ -249,9 +250,24 @@ module blind_rotation
         .straight_o(straight[part]),
         .turned_beat_i(beat_q),
         .exponent_i,
-        .turned_o(turned[part]),
+        .banked_o(banked[part]),
+        .shift_o(shift[part]),
         .negative_o(negative[part])
     );
+  end
+
+  // One polynomial is turned at a time.
+  lane_rotator #(
+      .LOG_LANES(LOG_LANES)
+  ) i_rotator (
+      .clk_i,
+      .shift_i(shift[issue_q[READ-1].component]),
+      .word_i (banked[issue_q[READ-1].component]),
+      .word_o (turned)
+  );
+  always_ff @(posedge clk_i) begin
+    negative_q[0] <= negative[issue_q[READ-1].component];
+    for (int stage = 1; stage < TURN - READ; stage++) negative_q[stage] <= negative_q[stage-1];
   end
 
   // Differences and digits.
@@ -282,23 +298,22 @@ module blind_rotation
     // verilator lint_on UNUSEDSIGNAL
     logic [64:0] field_difference;
     logic [31:0] minus, torus_sum;
-    assign minus = -turned[issue_q[3].component][lane][31:0];
+    assign minus = -turned[lane][31:0];
     assign field_difference = 65'(to_q[lane]) - 65'(from_q);
 
     always_ff @(posedge clk_i) begin
       // Of the word that is turned, or its negative.
-      to_q[lane] <= !negative[issue_q[3].component][lane] || turned[issue_q[3].component][lane] == '0 ? turned[issue_q[3].component][lane] :
-          goldilocks_i ? P - turned[issue_q[3].component][lane] : {32'b0, minus};
-      from_q <= straight[issue_q[3].component][lane];
+      to_q[lane] <= !negative_q[TURN-READ-1][lane] || turned[lane] == '0 ? turned[lane] : goldilocks_i ? P - turned[lane] : {32'b0, minus};
+      from_q <= straight[issue_q[4].component][lane];
       difference_q <= !goldilocks_i ? 64'(field_difference[31:0]) : field_difference[64] ? field_difference[63:0] + P : field_difference[63:0];
     end
 
     digit_unit i_digit (
         .clk_i,
         .goldilocks_i,
-        .offset_i(gadget_i[issue_q[6].component].offset),
-        .shift_i (issue_q[7].shift),
-        .half_i  (digit_half_q[issue_q[8].component]),
+        .offset_i(gadget_i[issue_q[7].component].offset),
+        .shift_i (issue_q[8].shift),
+        .half_i  (digit_half_q[issue_q[9].component]),
         .word_i  (difference_q),
         .digit_o (digit),
         .signed_o(signed_digit)
@@ -310,7 +325,7 @@ module blind_rotation
         .CONSTANTS(ROOTS)
     ) i_twist (
         .clk_i,
-        .choice_i(CHOICE_BITS'(issue_q[9].beat & BEAT_BITS'(HEIGHT - 1))),
+        .choice_i(CHOICE_BITS'(issue_q[10].beat & BEAT_BITS'(HEIGHT - 1))),
         .digit_i (signed_digit[DIGIT_BITS-1:0]),
         .word_o  (twisted[lane])
     );

@@ -43,7 +43,10 @@ module stream_transform
   localparam int COUNT_BITS = LOG_N - LOG_LANES;
   localparam int BEAT_BITS = LOG_R > LOG_LANES ? LOG_R - LOG_LANES : 1;
   localparam int BEAT_MASK = (1 << (LOG_R - LOG_LANES)) - 1;
+  localparam int BEATS = 1 << (LOG_R - LOG_LANES);
   localparam int WIDTH = stage_width(LOG_R);
+  localparam widths_t WIDTHS = lane_widths(LOG_R, LOG_LANES, LOG_R);
+  localparam offsets_t OFFSETS = value_offsets(LOG_R, LOG_LANES);
   localparam int REVERSAL = reversal_latency(LOG_R, LOG_LANES);
   localparam int DFT = stage_start(LOG_R, LOG_LANES, LOG_R);
   localparam int PRODUCTS = product_start(LOG_N, LOG_LANES);
@@ -56,6 +59,11 @@ module stream_transform
   end
 
   typedef logic [COUNT_BITS-1:0] count_t;
+
+  // Of a lane in each beat of a block.
+  function automatic logic [BEATS*64-1:0] offsets(int x);
+    for (int beat = 0; beat < BEATS; beat++) offsets[64*beat+:64] = OFFSETS[beat*LANES+x];
+  endfunction
 
   function automatic logic [BEAT_BITS-1:0] beat_of(count_t count);
     return BEAT_BITS'(count & count_t'(BEAT_MASK));
@@ -81,7 +89,8 @@ module stream_transform
 
   logic [63:0] entering[LANES], reversed[LANES], reduced[LANES], product[LANES], transposed[LANES], result[LANES];
   logic [63:0] leaving[LANES];
-  logic signed [WIDTH-1:0] first_value[LANES], second_value[LANES];
+  logic [WIDTH-1:0] first_value[LANES], second_value[LANES];
+  logic [BEAT_BITS-1:0] first_beat, second_beat;
   for (genvar x = 0; x < LANES; x++) begin : g_ends
     assign entering[x] = data_i[64*x+:64];
     assign data_o[64*x+:64] = leaving[x];
@@ -115,6 +124,7 @@ module stream_transform
       .clk_i,
       .beat_i(beat_of(dft_count)),
       .lane_i(reversed),
+      .beat_o(first_beat),
       .lane_o(first_value)
   );
 
@@ -139,10 +149,13 @@ module stream_transform
   );
   for (genvar x = 0; x < LANES; x++) begin : g_product
     stream_reduce #(
-        .WIDTH(WIDTH)
+        .WIDTH  (int'(WIDTHS[x])),
+        .COUNT  (BEATS),
+        .OFFSETS(offsets(x))
     ) i_reduce (
         .clk_i,
-        .d_i(first_value[x]),
+        .d_i(first_value[x][WIDTHS[x]-1:0]),
+        .choice_i(first_beat),
         .r_o(reduced[x])
     );
     goldilocks_mul #(
@@ -199,14 +212,18 @@ module stream_transform
       .clk_i,
       .beat_i(beat_of(back_count)),
       .lane_i(transposed),
+      .beat_o(second_beat),
       .lane_o(second_value)
   );
   for (genvar x = 0; x < LANES; x++) begin : g_result
     stream_reduce #(
-        .WIDTH(WIDTH)
+        .WIDTH  (int'(WIDTHS[x])),
+        .COUNT  (BEATS),
+        .OFFSETS(offsets(x))
     ) i_reduce (
         .clk_i,
-        .d_i(second_value[x]),
+        .d_i(second_value[x][WIDTHS[x]-1:0]),
+        .choice_i(second_beat),
         .r_o(result[x])
     );
   end

@@ -63,7 +63,8 @@ module stream_transpose
   logic [63:0] turned[LANES], word_q[LANES];
   assign block = count_i[COUNT_BITS-1:BEAT_BITS];
   xor_network #(
-      .LOG_LANES(LOG_LANES)
+      .LOG_LANES(LOG_LANES),
+      .STAGES(NETWORK_LATENCY)
   ) i_write_network (
       .clk_i,
       .key_i (lane_t'(block) ^ above(block)),
@@ -71,7 +72,7 @@ module stream_transpose
       .lane_o(turned)
   );
   valid_delay #(
-      .CYCLES(2)
+      .CYCLES(NETWORK_LATENCY)
   ) i_write (
       .clk_i,
       .rst_ni,
@@ -80,7 +81,7 @@ module stream_transpose
   );
   delay #(
       .WIDTH (COUNT_BITS + 1),
-      .CYCLES(2)
+      .CYCLES(NETWORK_LATENCY)
   ) i_write_count (
       .clk_i,
       .d_i({write_buffer_q, count_i}),
@@ -181,7 +182,8 @@ module stream_transpose
       .q_o(key_late)
   );
   xor_network #(
-      .LOG_LANES(LOG_LANES)
+      .LOG_LANES(LOG_LANES),
+      .STAGES(NETWORK_LATENCY)
   ) i_read_network (
       .clk_i,
       .key_i (key_late),

@@ -56,9 +56,9 @@ PROOFS = {
     "goldilocks_canonical_widest": ("goldilocks_canonical_proof", {"LOW": -3, "HIGH": 3}, "unsat"),
     **{
         f"goldilocks_shift_{width}_{exponent}": ("goldilocks_shift_proof", {"WIDTH": width, "EXPONENT": exponent}, "unsat")
-        for width, exponent in ((66, 0), (66, 31), (74, 21), (66, 32), (74, 63), (66, 64), (74, 87), (74, 95))
+        for width, exponent in ((65, 0), (66, 31), (72, 45), (65, 144), (72, 160), (67, 191), (96, 95))
     },
-    **{f"stream_reduce_{width}": ("stream_reduce_proof", {"WIDTH": width}, "unsat") for width in (69, 74, 80)},
+    **{f"stream_reduce_{width}": ("stream_reduce_proof", {"WIDTH": width}, "unsat") for width in (65, 66, 72)},
     "goldilocks_canonical_widest_split": ("goldilocks_canonical_proof", {"LOW": -3, "HIGH": 3, "SPLIT": 1}, "unsat"),
     "goldilocks_butterfly": ("goldilocks_butterfly_proof", {}, "unsat"),
     **{
@@ -113,7 +113,7 @@ PROOFS = {
     "self_test_goldilocks_join": ("goldilocks_join_proof", {"ADDEND_USED": 0}, "sat"),
     "self_test_goldilocks_canonical": ("goldilocks_canonical_proof", {"HIGH": 2, "HIGH_USED": 1}, "sat"),
     "self_test_goldilocks_shift": ("goldilocks_shift_proof", {"EXPONENT": 40, "EXPONENT_USED": 41}, "sat"),
-    "self_test_stream_reduce": ("stream_reduce_proof", {"WIDTH": 74, "WIDTH_USED": 70}, "sat"),
+    "self_test_stream_reduce": ("stream_reduce_proof", {"WIDTH": 72, "WIDTH_USED": 68}, "sat"),
     "self_test_goldilocks_canonical_split": (
         "goldilocks_canonical_proof",
         {"HIGH": 2, "HIGH_USED": 1, "SPLIT": 1},

@@ -5,11 +5,14 @@
 // LOG_LANES  log2 of the number of lanes, 1 to 10
 // KEY_BITS   bits of the key, 1 to LOG_LANES: lanes change places within aligned blocks of 2^KEY_BITS
 // WIDTH      bits of a word, >= 1
-// Latency: 2, a key and its words together; new ones every cycle. Two bits of the key cost a LUT of 6 inputs for each bit of a lane.
+// STAGES     registers, 1 or more
+// Latency: STAGES, a key and its words together; new ones every cycle. Two bits of the key cost a LUT of 6 inputs for each bit of a lane; tools
+// find no better than a third more where no register is between one pair of bits and the next.
 module xor_network #(
     parameter int LOG_LANES = 3,
     parameter int KEY_BITS = LOG_LANES,
-    parameter int WIDTH = 64
+    parameter int WIDTH = 64,
+    parameter int STAGES = 2
 ) (
     input logic clk_i,
     input logic [KEY_BITS-1:0] key_i,
@@ -17,49 +20,43 @@ module xor_network #(
     output logic [WIDTH-1:0] lane_o[1 << LOG_LANES]
 );
   localparam int Lanes = 1 << LOG_LANES;
-  // Of pairs of key bits, those before the first register.
   localparam int Pairs = (KEY_BITS + 1) / 2;
-  localparam int First = (Pairs + 1) / 2;
 
-  if (LOG_LANES < 1 || LOG_LANES > 10 || KEY_BITS < 1 || KEY_BITS > LOG_LANES || WIDTH < 1) begin : g_check
-    $fatal(1, "xor_network: LOG_LANES must be 1 to 10, KEY_BITS 1 to LOG_LANES and WIDTH positive");
+  if (LOG_LANES < 1 || LOG_LANES > 10 || KEY_BITS < 1 || KEY_BITS > LOG_LANES || WIDTH < 1 || STAGES < 1) begin : g_check
+    $fatal(1, "xor_network: LOG_LANES must be 1 to 10, KEY_BITS 1 to LOG_LANES, WIDTH and STAGES positive");
   end
 
-  logic [2*Pairs-1:0] key, key_q;
-  logic [WIDTH-1:0] front_q[Lanes], front[Lanes], back[Lanes];
-
-  assign key = (2 * Pairs)'(key_i);
-
-  // Selects of four words, each of them a LUT for a bit.
-  always_comb begin
-    logic [WIDTH-1:0] from[Lanes];
-    front = lane_i;
-    for (int pair = 0; pair < First; pair++) begin
-      from = front;
-      for (int lane = 0; lane < Lanes; lane++) begin
-        front[lane] = key[2*pair+1] ?
-            (key[2*pair] ? from[(lane^(3<<2*pair))%Lanes] : from[(lane^(2<<2*pair))%Lanes]) :
-            (key[2*pair] ? from[(lane^(1<<2*pair))%Lanes] : from[lane]);
+  for (genvar stage = 0; stage <= STAGES; stage++) begin : g_stage
+    // The last stage needs no key.
+    // verilator lint_off UNUSEDSIGNAL
+    logic [2*Pairs-1:0] key;
+    // verilator lint_on UNUSEDSIGNAL
+    logic [  WIDTH-1:0] words[Lanes];
+    if (stage == 0) begin : g_words
+      assign key   = (2 * Pairs)'(key_i);
+      assign words = lane_i;
+    end else begin : g_words
+      logic [WIDTH-1:0] chosen[Lanes];
+      // Selects of four words, each of them a LUT for a bit.
+      always_comb begin
+        logic [WIDTH-1:0] from[Lanes];
+        chosen = g_stage[stage-1].words;
+        for (int pair = 0; pair < Pairs; pair++) begin
+          if (pair * STAGES / Pairs == stage - 1) begin
+            from = chosen;
+            for (int lane = 0; lane < Lanes; lane++) begin
+              chosen[lane] = g_stage[stage-1].key[2*pair+1] ?
+                  (g_stage[stage-1].key[2*pair] ? from[(lane^(3<<2*pair))%Lanes] : from[(lane^(2<<2*pair))%Lanes]) :
+                  (g_stage[stage-1].key[2*pair] ? from[(lane^(1<<2*pair))%Lanes] : from[lane]);
+            end
+          end
+        end
+      end
+      always_ff @(posedge clk_i) begin
+        key   <= g_stage[stage-1].key;
+        words <= chosen;
       end
     end
   end
-
-  always_comb begin
-    logic [WIDTH-1:0] from[Lanes];
-    back = front_q;
-    for (int pair = First; pair < Pairs; pair++) begin
-      from = back;
-      for (int lane = 0; lane < Lanes; lane++) begin
-        back[lane] = key_q[2*pair+1] ?
-            (key_q[2*pair] ? from[(lane^(3<<2*pair))%Lanes] : from[(lane^(2<<2*pair))%Lanes]) :
-            (key_q[2*pair] ? from[(lane^(1<<2*pair))%Lanes] : from[lane]);
-      end
-    end
-  end
-
-  always_ff @(posedge clk_i) begin
-    key_q   <= key;
-    front_q <= front;
-    lane_o  <= back;
-  end
+  assign lane_o = g_stage[STAGES].words;
 endmodule

@@ -52,7 +52,7 @@ fn step_streaming(shape: Shape) -> StepCycles {
     StepCycles {
         transforms: 2 * latency,
         products: (shape.params.ggsw_rows() * shape.rows()) as u64,
-        vectors: 2 * stream_transform::PRODUCT + 25 + wait,
+        vectors: 2 * stream_transform::PRODUCT + 26 + wait,
     }
 }
 
@@ -105,7 +105,7 @@ fn bootstrap_streaming(shape: Shape) -> BootstrapCycles {
     // An operation on the rows of a sample, and the cycle that takes it.
     let pass = lwe_rows + PASS;
     // Descriptors, the sample, its words row by row, the test vector, which is turned and copied.
-    let start = 5 + pass + lwe_rows * 3 + params.lwe_words() as u64 + 4 * rows - 1;
+    let start = 5 + pass + lwe_rows * 3 + params.lwe_words() as u64 + 4 * rows;
     // Two words at a time.
     let digits = params.key_switching_samples() as u64 / 2 * lwe_rows.max(4);
     BootstrapCycles {

@@ -56,22 +56,15 @@ pub fn twiddle_rom(log_n: u32, log_lanes: u32) -> Result<String, RingError> {
 pub fn latency(log_n: u32, log_lanes: u32) -> u64 {
     let log_r = log_n / 2;
     let beats = log_r - log_lanes;
-    let stage = |stage: u32| {
-        let factor = match stage {
-            stage if stage == log_r - 1 => 0,
-            0 if log_r == 7 => 3,
-            _ => 2,
-        };
-        let pairs = if stage < beats {
-            (1 << (beats - 1 - stage)) + 1
-        } else {
-            0
-        };
-        1 + factor + pairs
+    let stage = |stage: u32| match stage {
+        stage if stage < beats => (2 << (beats - 1 - stage)) + 3,
+        stage if stage == log_r - 1 => 1,
+        0 if log_r == 7 => 3,
+        _ => 2,
     };
     let dft: u64 = (0..log_r).map(stage).sum();
     let reversal = (1 << beats) + u64::from(beats);
-    let transpose = 3 + (1 << (log_n - log_lanes)) + 5;
+    let transpose = 4 + (1 << (log_n - log_lanes)) + 6;
     2 * (reversal + dft + REDUCE) + PRODUCT + transpose
 }
 
