@@ -43,7 +43,7 @@ module blind_rotation
     input logic [63:0] word_i[2*LANES],
     output logic [63:0] word_o[2*LANES],  // of beat_i, two cycles later
     output logic idle_o,
-    // Sums of words from outside; the addend comes PRODUCT cycles later than the word, and the sum a cycle after it.
+    // Sums of words from outside; the addend comes PRODUCT - 3 cycles later than the word, and the sum four cycles after it.
     input logic pass_i,
     input logic [63:0] pass_word_i[2*LANES],
     input logic [63:0] pass_factor_i,
@@ -53,12 +53,12 @@ module blind_rotation
   localparam int LOG_COLUMNS = LOG_N / 2;
   localparam int LOG_HEIGHT = BEAT_BITS - LOG_COLUMNS;
   localparam int HEIGHT = 1 << LOG_HEIGHT;
-  localparam logic [63:0] P = toroid_pkg::GOLDILOCKS;
   localparam logic [BEAT_BITS-1:0] LAST_BEAT = '1;
   localparam int TAKE = 3;
   localparam int PRODUCT = toroid_pkg::goldilocks_mul_latency(24, 17, 0, KARATSUBA);
   localparam int TURN = 5;  // from a turned read to words with their signs
   localparam int SUMMED = TAKE + PRODUCT + 1;  // from the transform's output to sums
+  localparam int ADDEND = SUMMED - 4;  // from there to words that are added
   localparam int READ = toroid_pkg::ram_latency(1'b1);
   localparam int DIGITS = 14;  // from a read of the accumulator to twisted digits
 
@@ -215,12 +215,12 @@ module blind_rotation
   assign idle_o = &ready_q && beat_q == '0;
 
   // Accumulator.
-  logic [63:0] straight[2][LANES], banked[2][LANES], turned[LANES], to_q[LANES], added_q[LANES], loaded[2][LANES];
+  logic [63:0] straight[2][LANES], banked[2][LANES], turned[LANES], to[LANES], added[LANES], loaded[2][LANES];
   logic [LANES-1:0] negative[2], negative_q[TURN-READ];
   logic [LOG_LANES-1:0] shift[2];
   logic adds, reads_sum;
   assign adds = product_q[SUMMED+1].valid && product_q[SUMMED+1].inverse;
-  assign reads_sum = product_q[SUMMED-READ-1].valid && product_q[SUMMED-READ-1].inverse;
+  assign reads_sum = product_q[ADDEND-READ-1].valid && product_q[ADDEND-READ-1].inverse;
 
   for (genvar part = 0; part < 2; part++) begin : gen_accumulator
     logic [BEAT_BITS-1:0] straight_beat, write_beat;
@@ -229,11 +229,11 @@ module blind_rotation
     assign turns = issue_q[TURN].turn && issue_q[TURN].component == 1'(part);
     assign write_beat = load_i ? beat_i : turns ? issue_q[TURN].beat : copying_q[READ-1] ? copy_beat_q[READ-1] : product_q[SUMMED+1].beat;
     // A polynomial is added to, or read for its digits, or read from outside.
-    assign straight_beat = reads_sum && product_q[SUMMED-READ-1].last == 1'(part) ? product_q[SUMMED-READ-1].beat :
+    assign straight_beat = reads_sum && product_q[ADDEND-READ-1].last == 1'(part) ? product_q[ADDEND-READ-1].beat :
         issue_q[2].valid ? issue_q[2].beat : copies_q ? beat_q : beat_i;
     always_comb
       for (int lane = 0; lane < LANES; lane++) begin
-        loaded[part][lane] = load_i ? word_i[part*LANES+lane] : turns ? to_q[lane] : copying_q[READ-1] ? straight[part][lane] : added_q[lane];
+        loaded[part][lane] = load_i ? word_i[part*LANES+lane] : turns ? to[lane] : copying_q[READ-1] ? straight[part][lane] : added[lane];
         word_o[part*LANES+lane] = straight[part][lane];
       end
     accumulator #(
@@ -271,11 +271,11 @@ module blind_rotation
   end
 
   // Differences and digits.
-  logic [31:0] digit_half_q[2];
+  logic [DIGIT_BITS-1:0] digit_half_q[2];
   logic [63:0] twisted[LANES];
   always_ff @(posedge clk_i)
     for (int part = 0; part < 2; part++)
-      digit_half_q[part] <= (32'b1 << gadget_i[part].log2_base) >> 1;
+      digit_half_q[part] <= DIGIT_BITS'((32'b1 << gadget_i[part].log2_base) >> 1);
 
   // Lanes.
   logic [1:0][63:0] sum[LANES], read_sum[LANES], factor[LANES];
@@ -291,32 +291,31 @@ module blind_rotation
     localparam logic [HEIGHT*64-1:0] ROOTS = roots(lane);
     localparam int CHOICE_BITS = toroid_pkg::index_width(HEIGHT);
 
-    logic [63:0] from_q, difference_q;
-    // verilator lint_off UNUSEDSIGNAL
-    logic [63:0] digit;
-    logic [31:0] signed_digit;
-    // verilator lint_on UNUSEDSIGNAL
-    logic [64:0] field_difference;
-    logic [31:0] minus, torus_sum;
-    assign minus = -turned[lane][31:0];
-    assign field_difference = 65'(to_q[lane]) - 65'(from_q);
+    logic [63:0] difference;
+    logic [63:0] unused_digit;
+    logic [DIGIT_BITS-1:0] digit;
+    rotation_difference i_difference (
+        .clk_i,
+        .goldilocks_i,
+        .word_i(turned[lane]),
+        .negative_i(negative_q[TURN-READ-1][lane]),
+        .straight_i(straight[issue_q[4].component][lane]),
+        .turned_o(to[lane]),
+        .difference_o(difference)
+    );
 
-    always_ff @(posedge clk_i) begin
-      // Of the word that is turned, or its negative.
-      to_q[lane] <= !negative_q[TURN-READ-1][lane] || turned[lane] == '0 ? turned[lane] : goldilocks_i ? P - turned[lane] : {32'b0, minus};
-      from_q <= straight[issue_q[4].component][lane];
-      difference_q <= !goldilocks_i ? 64'(field_difference[31:0]) : field_difference[64] ? field_difference[63:0] + P : field_difference[63:0];
-    end
-
-    digit_unit i_digit (
+    digit_unit #(
+        .BITS (DIGIT_BITS),
+        .FIELD(0)
+    ) i_digit (
         .clk_i,
         .goldilocks_i,
         .offset_i(gadget_i[issue_q[7].component].offset),
         .shift_i (issue_q[8].shift),
         .half_i  (digit_half_q[issue_q[9].component]),
-        .word_i  (difference_q),
-        .digit_o (digit),
-        .signed_o(signed_digit)
+        .word_i  (difference),
+        .digit_o (unused_digit),
+        .signed_o(digit)
     );
 
     digit_twist #(
@@ -326,16 +325,26 @@ module blind_rotation
     ) i_twist (
         .clk_i,
         .choice_i(CHOICE_BITS'(issue_q[10].beat & BEAT_BITS'(HEIGHT - 1))),
-        .digit_i (signed_digit[DIGIT_BITS-1:0]),
+        .digit_i (digit),
         .word_o  (twisted[lane])
     );
 
     assign factor[lane][0] = pass_i ? pass_factor_i : product_q[TAKE-1].inverse ? ROOTS[64*(32'(product_q[TAKE-1].beat)&(HEIGHT-1))+:64] : key_i[lane];
     assign factor[lane][1] = pass_i ? pass_factor_i : key_i[LANES+lane];
 
-    logic [1:0][63:0] word, addend;
+    logic [1:0][63:0] word, addend_q;
+    logic [63:0] old;
     assign word = pass_i ? {pass_word_i[LANES+lane], pass_word_i[lane]} : {2{out_word_q[TAKE-1][lane]}};
-    assign addend = pass_i ? {pass_addend_i[LANES+lane], pass_addend_i[lane]} : product_q[SUMMED-2].fresh ? '0 : read_sum[lane];
+    assign old  = straight[product_q[ADDEND-1].last][lane];
+    // To nothing, to the sum so far, or, modulo p, to the old word of the accumulator.
+    always_ff @(posedge clk_i) begin
+      addend_q <= pass_i ? {pass_addend_i[LANES+lane], pass_addend_i[lane]} :
+          {read_sum[lane][1], product_q[ADDEND-1].inverse ? old : read_sum[lane][0]};
+      if (!pass_i && product_q[ADDEND-1].fresh) begin
+        addend_q[1] <= '0;
+        if (!product_q[ADDEND-1].inverse || !goldilocks_i) addend_q[0] <= '0;
+      end
+    end
     assign pass_sum_o[lane] = sum[lane][0];
     assign pass_sum_o[LANES+lane] = sum[lane][1];
     product_lane #(
@@ -344,7 +353,7 @@ module blind_rotation
         .clk_i,
         .word_i(word),
         .factor_i(factor[lane]),
-        .sum_i(addend),
+        .sum_i(addend_q),
         .sum_o(sum[lane])
     );
 
@@ -356,29 +365,29 @@ module blind_rotation
         .we_i(product_q[SUMMED-1].valid && !product_q[SUMMED-1].inverse),
         .waddr_i(product_q[SUMMED-1].beat),
         .wdata_i(sum[lane]),
-        .raddr_i(returns_q ? return_beat_q : product_q[SUMMED-READ-2].beat),
+        .raddr_i(returns_q ? return_beat_q : product_q[ADDEND-READ-1].beat),
         .rdata_o(read_sum[lane])
     );
 
-    // What is above p/2 stands for a negative number, and p = 1 modulo 2^32.
-    logic above_q;
-    logic [63:0] part_q, word_q, field_sum;
-    assign torus_sum = word_q[31:0] + part_q[31:0] - 32'(above_q);
-    mod_add #(
-        .WIDTH(64)
-    ) i_add (
-        .q_i(P),
-        .a_i(word_q),
-        .b_i(part_q),
-        .s_o(field_sum)
+    logic [31:0] old_late;
+    delay #(
+        .WIDTH (32),
+        .CYCLES(SUMMED - ADDEND)
+    ) i_old (
+        .clk_i,
+        .d_i(old[31:0]),
+        .q_o(old_late)
+    );
+    rotation_sum i_sum (
+        .clk_i,
+        .goldilocks_i,
+        .product_i(sum[lane][0]),
+        .word_i(old_late),
+        .word_o(added[lane])
     );
     always_ff @(posedge clk_i) begin
       out_word_q[0][lane] <= out_words[lane*64+:64];
       for (int stage = 1; stage < TAKE; stage++) out_word_q[stage][lane] <= out_word_q[stage-1][lane];
-      part_q <= sum[lane][0];
-      above_q <= sum[lane][0] > P >> 1;
-      word_q <= straight[product_q[SUMMED-1].last][lane];
-      added_q[lane] <= goldilocks_i ? field_sum : {32'b0, torus_sum};
       in_words_q[lane*64+:64] <= issue_q[DIGITS-1].valid ? twisted[lane] :
           returning_q[READ-1] ? read_sum[lane][1] : sum[lane][0];
     end

@@ -44,9 +44,8 @@ module key_switch
   localparam int TAKE = 3;
   localparam int FIRST = 3;  // cycles until the first words are there
   localparam int PAIR_BITS = LOG_LANES - 1;
-  localparam int PRODUCT = 2;
+  localparam int PRODUCT = 3;
   localparam int STAGES = TAKE + PRODUCT;
-  localparam int LOW_BITS = DIGIT_BITS / 2;
 
   if (LOG_LANES < 2 || LOG_LANES > 8 || DIGIT_BITS < 1 || DIGIT_BITS > 31 || ROWS < 1) begin : g_check
     $fatal(1, "key_switch: LOG_LANES must be 2 to 8, DIGIT_BITS 1 to 31 and ROWS positive");
@@ -175,40 +174,46 @@ module key_switch
     if (!rst_ni) valid_q <= '0;
   end
 
-  // The sum of a word's multiples for bits of a digit; the top bit counts negative. Sums of rows that are chosen keep DSP slices for products
-  // of 64 bits.
-  function automatic logic [31:0] part(logic [31:0] word, logic [DIGIT_BITS-1:0] digit, int first, int bits);
-    part = '0;
-    for (int place = first; place < first + bits; place++)
-    if (digit[place]) part = place == DIGIT_BITS - 1 ? part - (word << place) : part + (word << place);
+  // What switch_word leaves out of the products with a digit: 1 at the place of each of Booth's digits that is negative.
+  function automatic logic [31:0] missing(logic [DIGIT_BITS-1:0] digit);
+    missing = '0;
+    for (int place = 1; place < DIGIT_BITS; place += 2) missing[place-1] = digit[place];
+    if (DIGIT_BITS % 2 == 1) missing[DIGIT_BITS-1] = digit[DIGIT_BITS-1];
   endfunction
 
-  // Sums of both halves, in a row's cycle after its product.
-  logic [31:0] half_sum[2][WORDS];
-  for (genvar half = 0; half < 2; half++) begin : gen_half
-    for (genvar word = 0; word < WORDS; word++) begin : gen_word
-      logic [31:0] low_q, high_q, product_q, sum_q;
-      always_ff @(posedge clk_i) begin
-        low_q <= part(key_i[half*WORDS+word], digit_here_q[half], 0, LOW_BITS);
-        high_q <= part(key_i[half*WORDS+word], digit_here_q[half], LOW_BITS, DIGIT_BITS - LOW_BITS);
-        product_q <= low_q + high_q;
-        sum_q <= (fresh_at_q[TAKE+PRODUCT-1] ? '0 : half_sum[half][word]) - product_q;
-      end
-      ram_sdp #(
-          .WIDTH(32),
-          .DEPTH(ROWS),
-          .OUTPUT_REGISTER(0)
-      ) i_sums (
-          .clk_i,
-          .we_i(valid_q[TAKE+PRODUCT]),
-          .waddr_i(row_at_q[TAKE+PRODUCT]),
-          .wdata_i(sum_q),
-          .raddr_i(idle_o ? sum_row_i : row_at_q[TAKE+PRODUCT-2]),
-          .rdata_o(half_sum[half][word])
-      );
-    end
-  end
+  // The same for every word. The result is minus the sum.
+  logic [31:0] minus_missing_q, digits_missing;
+  assign digits_missing = missing(digit_here_q[0]) + missing(digit_here_q[1]);
   always_ff @(posedge clk_i)
-    for (int word = 0; word < WORDS; word++)
-      sum_o[word] <= half_sum[0][word] + half_sum[1][word];
+    if (valid_q[TAKE-1] && row_at_q[TAKE-1] == '0)
+      minus_missing_q <= (fresh_at_q[TAKE-1] ? '0 : minus_missing_q) - digits_missing;
+
+  // Sums, in a row's cycle after its products.
+  for (genvar word = 0; word < WORDS; word++) begin : gen_word
+    logic [31:0] words[2], sum, sum_before;
+    assign words = '{key_i[word], key_i[WORDS+word]};
+    switch_word #(
+        .DIGIT_BITS(DIGIT_BITS)
+    ) i_word (
+        .clk_i,
+        .key_i(words),
+        .digit_i(digit_here_q),
+        .fresh_i(fresh_at_q[TAKE+PRODUCT-1]),
+        .before_i(sum_before),
+        .sum_o(sum)
+    );
+    ram_sdp #(
+        .WIDTH(32),
+        .DEPTH(ROWS),
+        .OUTPUT_REGISTER(0)
+    ) i_sums (
+        .clk_i,
+        .we_i(valid_q[TAKE+PRODUCT]),
+        .waddr_i(row_at_q[TAKE+PRODUCT]),
+        .wdata_i(sum),
+        .raddr_i(idle_o ? sum_row_i : row_at_q[TAKE+PRODUCT-2]),
+        .rdata_o(sum_before)
+    );
+    always_ff @(posedge clk_i) sum_o[word] <= minus_missing_q - sum_before;
+  end
 endmodule

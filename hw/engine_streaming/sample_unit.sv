@@ -2,7 +2,7 @@
 // The TLWE sample at work, and operations on its rows of WORDS words: sums t + u·w modulo p by multipliers elsewhere, and stores.
 //
 // An operation is taken where op_ready_o is set, which is when everything before it has been written. Multipliers take word_o and factor_o while
-// pass_o is set, addend_o PRODUCT cycles later, and have the sum a cycle after that.
+// pass_o is set, addend_o PRODUCT - 3 cycles later, and have the sum four cycles after that.
 //
 // ROWS: rows, at most. WORDS: words of a row. PRODUCT: cycles of a product. Rows of the stream come three cycles after take_o, those of the key
 // switch two cycles after sum_row_o, those for the scalar unit two cycles after feed_row_i while nothing is under way.
@@ -41,7 +41,7 @@ module sample_unit
   localparam int LOG_WORDS = $clog2(WORDS);
   localparam int TAKE = 3;
   localparam int READ = toroid_pkg::ram_latency(1'b1);
-  localparam int READS = TAKE + PRODUCT - READ;  // of the row that is the addend
+  localparam int READS = TAKE + PRODUCT - 3 - READ;  // of the row that is the addend
   localparam int SUM = TAKE + PRODUCT + 2;  // the sum is there
   localparam int STORE_DEPTH = 16;
 
@@ -118,7 +118,7 @@ module sample_unit
     assign store_words[word*64+:64] = row_o[word];
 
     delay #(
-        .CYCLES(PRODUCT - 1)
+        .CYCLES(PRODUCT - 4)
     ) i_top (
         .clk_i,
         .d_i(word_o[word][31]),

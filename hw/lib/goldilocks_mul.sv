@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // goldilocks_mul: p = a * b modulo q = 2^64 - 2^32 + 1, one product a cycle.
 //
-// TILE_A, TILE_B  tiles of the multiplier (see mul_tiles): 24 x 17 takes 12 DSP48
-// SHORT           fewer, longer stages (see mul_tiles)
-// KARATSUBA       0, or 6 or 8: that many tiles, and more LUTs (see goldilocks_karatsuba), not with SHORT
+// TILE_A, TILE_B    tiles of the multiplier: 24 x 17 takes 12 DSP48
+// SHORT, KARATSUBA  see goldilocks_product
 // Latency: toroid_pkg::goldilocks_mul_latency
 module goldilocks_mul #(
     parameter int TILE_A = 24,
@@ -18,44 +17,17 @@ module goldilocks_mul #(
 );
   logic signed [65:0] t;
   logic [63:0] p_d;
-  if (KARATSUBA > 0) begin : g_karatsuba
-    if (SHORT) begin : g_check
-      $fatal(1, "goldilocks_mul: KARATSUBA is no choice with SHORT");
-    end
-    goldilocks_karatsuba #(
-        .TILE_A(TILE_A),
-        .TILE_B(TILE_B),
-        .TILES (KARATSUBA)
-    ) i_mul (
-        .clk_i,
-        .a_i,
-        .b_i,
-        .t_o(t)
-    );
-  end else begin : g_tiles
-    logic [128:0] x;
-    mul_tiles #(
-        .WIDTH_A(64),
-        .WIDTH_B(64),
-        .TILE_A (TILE_A),
-        .TILE_B (TILE_B),
-        .CUT    (96),
-        .SHORT  (SHORT)
-    ) i_mul (
-        .clk_i,
-        .a_i,
-        .b_i,
-        .p_o(x)
-    );
-    goldilocks_fold #(
-        .REGISTERED(!SHORT)
-    ) i_fold (
-        .clk_i,
-        .x_i(x[127:0]),
-        .carry_i(x[128]),
-        .t_o(t)
-    );
-  end
+  goldilocks_product #(
+      .TILE_A   (TILE_A),
+      .TILE_B   (TILE_B),
+      .SHORT    (SHORT),
+      .KARATSUBA(KARATSUBA)
+  ) i_product (
+      .clk_i,
+      .a_i,
+      .b_i,
+      .t_o(t)
+  );
   goldilocks_canonical #(
       .LOW       (KARATSUBA > 0 ? -2 : 0),
       .REGISTERED(KARATSUBA > 0),

@@ -58,10 +58,15 @@ package toroid_pkg;
     return 2 + mul_strip_latency(33, tile_a, 0) + 3;
   endfunction
 
+  // goldilocks_product
+  function automatic int goldilocks_product_latency(int tile_a, int tile_b, bit short_pipeline = 0, int karatsuba = 0);
+    if (karatsuba > 0) return goldilocks_karatsuba_latency(tile_a);
+    return mul_latency(64, 64, tile_a, tile_b, short_pipeline) + (short_pipeline ? 0 : 2);
+  endfunction
+
   // goldilocks_mul
   function automatic int goldilocks_mul_latency(int tile_a, int tile_b, bit short_pipeline = 0, int karatsuba = 0);
-    if (karatsuba > 0) return goldilocks_karatsuba_latency(tile_a) + 2;
-    return mul_latency(64, 64, tile_a, tile_b, short_pipeline) + (short_pipeline ? 1 : 3);
+    return goldilocks_product_latency(tile_a, tile_b, short_pipeline, karatsuba) + (karatsuba > 0 ? 2 : 1);
   endfunction
 
   // q = 2^i - 2^j + 1

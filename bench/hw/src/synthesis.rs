@@ -21,7 +21,7 @@ use toroid_task::Progress;
 const SCRIPT: &str = include_str!("../../../hw/tools/piece.py");
 
 /// Modules that are mapped by themselves, with those that they take for black boxes.
-const TOPS: [(&str, &[&str]); 9] = [
+const TOPS: [(&str, &[&str]); 10] = [
     (
         "engine",
         &["engine_circuit", "memory_reader", "memory_writer", "rom"],
@@ -50,14 +50,17 @@ const TOPS: [(&str, &[&str]); 9] = [
         "blind_rotation",
         &[
             "accumulator",
+            "lane_rotator",
             "stream_transform",
+            "rotation_difference",
+            "rotation_sum",
             "digit_unit",
             "digit_twist",
             "product_lane",
             "ram_sdp",
         ],
     ),
-    ("accumulator", &["lane_rotator", "ram_sdp"]),
+    ("accumulator", &["ram_sdp"]),
     (
         "stream_transform",
         &[
@@ -69,9 +72,10 @@ const TOPS: [(&str, &[&str]); 9] = [
             "rom",
         ],
     ),
-    ("stream_dft", &["shift_butterfly"]),
+    ("stream_dft", &["shift_butterfly", "root_product"]),
     ("stream_transpose", &["xor_network", "ram_sdp"]),
-    ("product_lane", &["goldilocks_mul"]),
+    ("key_switch", &["switch_word", "ram_sdp"]),
+    ("sample_unit", &["ram_sdp"]),
 ];
 
 /// A module that is mapped by itself.
@@ -111,7 +115,7 @@ impl Piece {
 const ROM: &str = "twiddles.hex";
 
 /// Parameters that are constants which words are multiplied by.
-const CONSTANTS: [&str; 2] = ["EXPONENT", "CONSTANTS"];
+const CONSTANTS: [&str; 3] = ["EXPONENT", "CONSTANTS", "OFFSETS"];
 
 /// Parameters that can be given as numbers; those of enumerated types are left at their defaults, as the engine does.
 const SIMPLE: [&str; 4] = [

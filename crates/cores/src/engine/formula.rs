@@ -113,7 +113,7 @@ fn bootstrap_streaming(shape: Shape) -> BootstrapCycles {
         count: params.lwe_dimension as u64,
         start,
         // No step hides the last one's body.
-        switch: rows + 16 + digits + 2 * pass + lwe_rows + STORE,
+        switch: rows + 17 + digits + 2 * pass + lwe_rows + STORE,
     }
 }
 
