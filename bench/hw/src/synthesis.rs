@@ -183,7 +183,11 @@ impl Place<'_> {
                         .lines()
                         .map(str::trim)
                         .filter(|line| SIMPLE.iter().any(|kind| line.starts_with(kind)));
-                    lines.any(|line| line.contains(&format!(" {name} =")))
+                    // The formatter aligns what stands behind the name.
+                    lines.any(|line| {
+                        let before = line.split('=').next().unwrap_or_default();
+                        before.split_whitespace().next_back() == Some(name)
+                    })
                 };
                 // A table is that of its `rom`, which is a black box above.
                 let is_table = |name: &str| name == "TWIDDLE_FILE";
