@@ -262,18 +262,12 @@ impl FftPlan {
     /// If `spectrum` does not have N numbers.
     pub fn forward_asking(&self, coeffs: impl Coefficients, spectrum: &mut [f64], wanted: &[u8]) {
         self.fold(coeffs, spectrum, &[]);
-        self.descend_asking(spectrum, wanted);
-    }
-
-    /// The part of [`Self::forward_asking`] after the pass at the root. Not generic, so that it is compiled here, once.
-    fn descend_asking(&self, spectrum: &mut [f64], wanted: &[u8]) {
-        self.check("spectrum", spectrum.len());
         if self.degree / 2 >= NODE {
             let keep = Keep {
                 ahead: wanted.as_ptr(),
                 share: wanted.len() / (self.degree / 2 / NODE),
             };
-            // SAFETY: the length is checked above.
+            // SAFETY: `fold` checks the length.
             unsafe { self.descend(spectrum, keep) }
         }
     }

@@ -36,9 +36,6 @@ pub(super) trait Simd8: Copy {
     /// Whether a node of points passes from the transform to what is made of it through memory. Where a processor has too few
     /// registers for it, the points are there anyway, and the code that divides a node is needed once instead of in every [`Leaf`].
     const NODE_IN_MEMORY: bool = false;
-    /// Whether the pass at the root is in place, with the polynomial copied to its points before or from them after it: one pass for
-    /// all kinds of polynomials instead of one for each.
-    const ROOT_IN_MEMORY: bool = false;
     /// # Safety
     /// `from` points to eight numbers.
     unsafe fn load(from: *const f64) -> Self;
@@ -653,11 +650,8 @@ pub(super) unsafe fn divide_in_place<V: Simd8>(mut at: Points, factors: *const f
 
 /// What becomes of a node of [`NODE`] points of the spectrum.
 pub(super) trait Leaf: Copy {
-    /// Whether it only writes the points of a node.
+    /// Whether it only writes the points of a node, which takes little code.
     const KEEPS: bool = false;
-    /// The same with all numbers known at run time alone.
-    type Any: Leaf;
-    fn any(self) -> Self::Any;
     /// Before the points of the node that begins with number `start`.
     fn begin<V: Simd8>(self, start: usize);
     /// # Safety
@@ -677,12 +671,6 @@ pub(super) struct Keep {
 
 impl Leaf for Keep {
     const KEEPS: bool = true;
-    type Any = Self;
-
-    #[inline(always)]
-    fn any(self) -> Self {
-        self
-    }
 
     #[inline(always)]
     fn begin<V: Simd8>(self, start: usize) {
@@ -754,19 +742,6 @@ impl<F: Format, const ADD: bool, const COLUMNS: usize> MulAdd<F, ADD, COLUMNS> {
 }
 
 impl<F: Format, const ADD: bool, const COLUMNS: usize> Leaf for MulAdd<F, ADD, COLUMNS> {
-    type Any = MulAdd<F, ADD, 0>;
-
-    #[inline(always)]
-    fn any(self) -> MulAdd<F, ADD, 0> {
-        MulAdd {
-            key: self.key,
-            sums: self.sums,
-            columns: self.columns,
-            degree: self.degree,
-            format: self.format,
-        }
-    }
-
     #[inline(always)]
     fn begin<V: Simd8>(self, start: usize) {
         let bytes = F::node_bytes(NODE, self.columns());
@@ -833,13 +808,8 @@ pub(super) unsafe fn fold<V: Simd8>(
     let mut points = Points::spectrum(spectrum);
     // SAFETY: the caller's promise, and the tables were made for N/2 points.
     unsafe {
-        let (pass, twiddles) = (&plan.passes[0], plan.twiddles.as_ptr());
-        if V::ROOT_IN_MEMORY {
-            columns::<V, 1, false>(folded, &mut points, pass.size, twiddles);
-            V::pass_in_place::<false>(pass, 0, points, twiddles);
-        } else {
-            run_pass::<V, false>(pass, 0, folded, &mut points, twiddles);
-        }
+        let twiddles = plan.twiddles.as_ptr();
+        run_pass::<V, false>(&plan.passes[0], 0, folded, &mut points, twiddles);
     }
 }
 
@@ -864,13 +834,11 @@ pub(super) unsafe fn descend<V: Simd8, L: Leaf>(plan: &FftPlan, spectrum: *mut f
             }
             let factors = twiddles.add(plan.node_twiddles + block * NODE_TWIDDLES);
             let node = points.from(start);
-            if V::NODE_IN_MEMORY {
+            if V::NODE_IN_MEMORY && !L::KEEPS {
                 V::divide_in_place(node, factors);
                 leaf.begin::<V>(start);
-                if !L::KEEPS {
-                    for group in 0..NODE / LANES {
-                        leaf.ready::<V>(node.load(LANES * group), node, start, group);
-                    }
+                for group in 0..NODE / LANES {
+                    leaf.ready::<V>(node.load(LANES * group), node, start, group);
                 }
             } else {
                 let points = divide_node::<V>(node, factors);
@@ -910,7 +878,7 @@ pub(super) unsafe fn ascend<V: Simd8>(plan: &FftPlan, spectrum: *mut f64) {
 /// The pass back at the root, to a polynomial.
 ///
 /// # Safety
-/// `plan` is for a degree from 128; N numbers can be read and written at `spectrum`; `coeffs` takes a polynomial of N coefficients; the
+/// `plan` is for a degree from 128; N numbers can be read at `spectrum`; `coeffs` takes a polynomial of N coefficients; the
 /// processor runs V.
 #[inline(always)]
 pub(super) unsafe fn unfold<V: Simd8>(plan: &FftPlan, spectrum: *mut f64, coeffs: impl Receiver) {
@@ -922,13 +890,8 @@ pub(super) unsafe fn unfold<V: Simd8>(plan: &FftPlan, spectrum: *mut f64, coeffs
     };
     // SAFETY: the caller's promise, and the tables were made for N/2 points.
     unsafe {
-        let (pass, twiddles) = (&plan.passes[0], plan.twiddles.as_ptr());
-        if V::ROOT_IN_MEMORY {
-            V::pass_in_place::<true>(pass, 0, points, twiddles);
-            columns::<V, 1, true>(points, &mut folded, pass.size, twiddles);
-        } else {
-            run_pass::<V, true>(pass, 0, points, &mut folded, twiddles);
-        }
+        let twiddles = plan.twiddles.as_ptr();
+        run_pass::<V, true>(&plan.passes[0], 0, points, &mut folded, twiddles);
     }
 }
 

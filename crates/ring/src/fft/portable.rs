@@ -1,6 +1,5 @@
 //! The vector of plain Rust. Products and sums are rounded one by one, since a fused operation is a slow call where
-//! the processor has none. There is one product for all numbers of rows and columns: a copy for each that matters elsewhere would take the compiler
-//! as long as all the vector kernels.
+//! the processor has none.
 
 use super::kernel::{self, Points, Simd8};
 use super::key::Format;
@@ -22,8 +21,6 @@ impl Lanes {
 
 impl Simd8 for Lanes {
     const NODE_IN_MEMORY: bool = true;
-    // A pass for each kind of polynomial saves up to a sixth of a transform, which counts where no processor has another vector.
-    const ROOT_IN_MEMORY: bool = cfg!(target_arch = "x86_64");
 
     #[inline(always)]
     unsafe fn load(from: *const f64) -> Self {
@@ -145,7 +142,7 @@ pub(super) unsafe fn fold(
 /// See [`kernel::descend`].
 pub(super) unsafe fn descend(plan: &super::FftPlan, spectrum: *mut f64, leaf: impl kernel::Leaf) {
     // SAFETY: the caller's promise.
-    unsafe { kernel::descend::<Lanes, _>(plan, spectrum, leaf.any()) }
+    unsafe { kernel::descend::<Lanes, _>(plan, spectrum, leaf) }
 }
 
 /// # Safety
@@ -185,7 +182,7 @@ pub(super) unsafe fn mul_node<F: Format, const ADD: bool>(
 /// See [`Product::run`].
 pub(super) unsafe fn run(product: impl Product) {
     // SAFETY: the caller's promise.
-    unsafe { product.any().run::<Lanes>() }
+    unsafe { product.run::<Lanes>() }
 }
 
 /// # Safety

@@ -103,9 +103,6 @@ pub(super) struct Rotated<'a, F, const ROWS: usize, const COLUMNS: usize> {
 
 /// What [`Rotated`] is to each instruction set, whatever its numbers are.
 pub(super) trait Product {
-    /// The same with all numbers known at run time alone.
-    type Any: Product;
-    fn any(self) -> Self::Any;
     /// # Safety
     /// The promise of whoever made `self`; the processor runs V.
     unsafe fn run<V: Simd8>(self);
@@ -169,26 +166,7 @@ impl<F: Format, const ROWS: usize, const COLUMNS: usize> Rotated<'_, F, ROWS, CO
     }
 }
 
-impl<'a, F: Format, const ROWS: usize, const COLUMNS: usize> Product
-    for Rotated<'a, F, ROWS, COLUMNS>
-{
-    type Any = Rotated<'a, F, 0, 0>;
-
-    #[inline(always)]
-    fn any(self) -> Rotated<'a, F, 0, 0> {
-        Rotated {
-            rotations: self.rotations,
-            spectra: self.spectra,
-            keys: self.keys,
-            exponents: self.exponents,
-            sums: self.sums,
-            degree: self.degree,
-            rows: self.rows,
-            columns: self.columns,
-            format: self.format,
-        }
-    }
-
+impl<F: Format, const ROWS: usize, const COLUMNS: usize> Product for Rotated<'_, F, ROWS, COLUMNS> {
     #[inline(always)]
     unsafe fn run<V: Simd8>(self) {
         let [a, b] = self.exponents;
