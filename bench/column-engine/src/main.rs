@@ -91,9 +91,11 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     }
     eprintln!("single samples");
     rows.extend(row::break_even(&samples::measure()?, &engines));
+    let machine = machine::describe();
     let data = serde_json::json!({
         "date": date,
-        "machine": machine::describe(),
+        "other": other(&machine),
+        "machine": machine,
         "instructions": ours::instructions(),
         "load": load,
         "load_after": machine::load_average(),
@@ -105,4 +107,15 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     let out = arguments.write.then_some(Path::new(pages::RESULTS));
     pages::publish("column-engine", &rows, &data, out)?;
     Ok(())
+}
+
+/// The figures that are kept of another machine: those kept last, or those that they had beside them.
+fn other(machine: &str) -> Option<serde_json::Value> {
+    let folder = Path::new(pages::RESULTS).join("data");
+    let mut kept: serde_json::Map<_, _> = pages::kept(&folder, "column-engine").ok()?;
+    let before = kept.remove("other");
+    match kept.get("machine").and_then(|kept| kept.as_str()) {
+        Some(kept) if kept == machine => before,
+        _ => Some(kept.into()),
+    }
 }

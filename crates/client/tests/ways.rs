@@ -45,10 +45,10 @@ fn rows_go_by_ciphertexts_from_the_break_even_on() {
     // The ring of a key id's keys, the bits of the numbers, and the fewest rows that go by a ciphertext: with keys of a larger ring than the numbers need
     // they are more.
     let cases = [
-        (&RING8, 8, 90),
-        (&RING12, 12, 207),
-        (&RING16, 16, 288),
-        (&RING16, 8, 465),
+        (&RING8, 8, 68),
+        (&RING12, 12, 163),
+        (&RING16, 16, 232),
+        (&RING16, 8, 376),
     ];
     for (key_id, (set, bits, break_even)) in (0..).zip(cases) {
         reserve_keys(&drive, key_id, set);

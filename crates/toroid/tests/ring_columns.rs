@@ -775,9 +775,9 @@ fn estimates_of_both_ways() {
     let numbers: Vec<i64> = (0..100).collect();
     // The documented times: a row takes 10.5 ms a bit and 52.1 ms. docs/results/column-engine.md: what a ciphertext takes.
     for (ring, bits, row, ciphertext, break_even) in [
-        ("ring8", 8, 0.1361, 12.17, 90),
-        ("ring12", 12, 0.1781, 36.77, 207),
-        ("ring16", 16, 0.2201, 63.23, 288),
+        ("ring8", 8, 0.1361, 9.23, 68),
+        ("ring12", 12, 0.1781, 29.02, 163),
+        ("ring16", 16, 0.2201, 51.06, 232),
     ] {
         let form = format!("--unsigned --bits {bits}");
         place.column(
