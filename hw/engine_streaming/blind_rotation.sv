@@ -56,7 +56,7 @@ module blind_rotation
   localparam logic [BEAT_BITS-1:0] LAST_BEAT = '1;
   localparam int TAKE = 3;
   localparam int PRODUCT = toroid_pkg::goldilocks_mul_latency(24, 17, 0, KARATSUBA);
-  localparam int TURN = 5;  // from a turned read to words with their signs
+  localparam int TURN = 5;  // from a turned read to words in their lanes, without signs
   localparam int SUMMED = TAKE + PRODUCT + 1;  // from the transform's output to sums
   localparam int ADDEND = SUMMED - 4;  // from there to words that are added
   localparam int READ = toroid_pkg::ram_latency(1'b1);

@@ -5,7 +5,7 @@
 // 0 as it is and the others negated. Two words are at work at a time: a beat of the key holds a row of 2·LANES words of 32 bits for the first,
 // then one for the second. Rows of a digit come one after the other, then the levels, pairs of words of a beat, beats.
 //
-// A digit's rows take 4 cycles at least, which is what a sum takes to come back and a pair of words to become digits.
+// A digit's rows take 4 cycles at least, which is what a pair of words takes to become digits; a sum comes back in 3.
 //
 // BEAT_BITS: log2 of the mask's beats. LOG_LANES: 2 to 8. DIGIT_BITS: 1 to 31, bits of the largest digit. ROWS: rows of a sample, at most.
 // key_take_i: as in `memory_reader`, with words three cycles later. sum_row_i: row of the result, whose words are there two cycles later.

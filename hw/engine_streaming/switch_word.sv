@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// A word's part in the key switch: what two digits times their words of the key add to a sum, modulo 2^32 and but for a constant.
+// A word's part in the key switch: what two digits times their words of the key add to a sum, modulo 2^32 and but for what the digits say alone.
 //
 // Booth's digits of two bits choose among 0, +-w and +-2 w. A negative one adds the complement; the 1 that is missing then depends on the digit only
-// (`missing` in key_switch), so it is left out here. Sums of rows that are chosen keep DSP slices for products of 64 bits.
+// (`missing` in key_switch), so it is left out here. Multiples are sums of chosen words and take no DSP slice.
 //
 // DIGIT_BITS: 1 to 31, bits of a digit, a two's complement.
 // Latency: 4 cycles for key and digits, 1 for before_i, which is 0 with fresh_i.

@@ -53,6 +53,8 @@ PROOFS = {
     "goldilocks_canonical_sum": ("goldilocks_canonical_proof", {"LOW": 0, "HIGH": 3}, "unsat"),
     "goldilocks_canonical_difference": ("goldilocks_canonical_proof", {"LOW": -2, "HIGH": 2}, "unsat"),
     "goldilocks_canonical_difference_split": ("goldilocks_canonical_proof", {"LOW": -2, "HIGH": 2, "SPLIT": 1}, "unsat"),
+    "goldilocks_canonical_lane_split": ("goldilocks_canonical_proof", {"LOW": -2, "HIGH": 3, "SPLIT": 1}, "unsat"),
+    "goldilocks_canonical_sum_split": ("goldilocks_canonical_proof", {"LOW": 0, "HIGH": 3, "SPLIT": 1}, "unsat"),
     "goldilocks_canonical_widest": ("goldilocks_canonical_proof", {"LOW": -3, "HIGH": 3}, "unsat"),
     **{
         f"goldilocks_shift_{width}_{exponent}": ("goldilocks_shift_proof", {"WIDTH": width, "EXPONENT": exponent}, "unsat")

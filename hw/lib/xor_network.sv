@@ -6,8 +6,8 @@
 // KEY_BITS   bits of the key, 1 to LOG_LANES: lanes change places within aligned blocks of 2^KEY_BITS
 // WIDTH      bits of a word, >= 1
 // STAGES     registers, 1 or more
-// Latency: STAGES, a key and its words together; new ones every cycle. Two bits of the key cost a LUT of 6 inputs for each bit of a lane; tools
-// find no better than a third more where no register is between one pair of bits and the next.
+// Latency: STAGES, a key and its words together; new ones every cycle. Two bits of the key cost a LUT of 6 inputs for each bit of a lane;
+// Yosys needs more where no register is between one pair of bits and the next.
 module xor_network #(
     parameter int LOG_LANES = 3,
     parameter int KEY_BITS = LOG_LANES,

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
+use serde_json::Value;
 use toroid_bench_common::{Error, machine, pages, speed};
 
 /// Measures tables on whole columns.
@@ -94,7 +95,7 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     let machine = machine::describe();
     let data = serde_json::json!({
         "date": date,
-        "other": other(&machine),
+        "other": other(kept()?, &machine),
         "machine": machine,
         "instructions": ours::instructions(),
         "load": load,
@@ -109,13 +110,52 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     Ok(())
 }
 
-/// The figures that are kept of another machine: those kept last, or those that they had beside them.
-fn other(machine: &str) -> Option<serde_json::Value> {
+/// The figures that are kept, if any are.
+fn kept() -> Result<Option<Value>, Error> {
     let folder = Path::new(pages::RESULTS).join("data");
-    let mut kept: serde_json::Map<_, _> = pages::kept(&folder, "column-engine").ok()?;
-    let before = kept.remove("other");
-    match kept.get("machine").and_then(|kept| kept.as_str()) {
-        Some(kept) if kept == machine => before,
-        _ => Some(kept.into()),
+    match folder.join("column-engine.json").exists() {
+        true => pages::kept(&folder, "column-engine").map(Some),
+        false => Ok(None),
+    }
+}
+
+/// Of the figures that are kept, those of other processors than this machine's: of two others the later ones.
+fn other(kept: Option<Value>, machine: &str) -> Option<Value> {
+    // A system's version follows its processors.
+    let processors = |machine: &str| machine.split(", ").next().map(str::to_owned);
+    let mut kept = kept?;
+    let before = kept.as_object_mut()?.remove("other");
+    match kept["machine"].as_str() {
+        Some(of) if processors(of) == processors(machine) => before.filter(|it| !it.is_null()),
+        _ => Some(kept),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn figures_of_another_processor_are_kept() {
+        let run = |machine: &str, date: u32| json!({ "machine": machine, "date": date });
+        let with = |mut run: Value, other: Value| {
+            run["other"] = other;
+            run
+        };
+        assert_eq!(other(None, "2 processors (A), Linux 1"), None);
+        let first = run("2 processors (A), Linux 1", 1);
+        let same = other(Some(first.clone()), "2 processors (A), Linux 2");
+        assert_eq!(same, None);
+        let alone = with(first.clone(), Value::Null);
+        assert_eq!(other(Some(alone), "2 processors (A), Linux 1"), None);
+        let beside = other(Some(first.clone()), "2 processors (B), Linux 1");
+        assert_eq!(beside, Some(first.clone()));
+        let second = with(run("2 processors (B), Linux 1", 2), first.clone());
+        let again = other(Some(second.clone()), "2 processors (B), Linux 3");
+        assert_eq!(again, Some(first));
+        let third = other(Some(second), "2 processors (C), Linux 1");
+        assert_eq!(third, Some(run("2 processors (B), Linux 1", 2)));
     }
 }

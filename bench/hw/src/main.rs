@@ -87,7 +87,7 @@ enum Commands {
         /// Seconds that a piece may take
         #[arg(long, default_value_t = 3600)]
         timeout: u64,
-        /// Of pieces that differ only in the constant that they multiply by, map one in so many, and take the others for the mean
+        /// Of pieces that differ in a constant only, map one in so many, and take the others for the mean
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         one_in: u32,
         /// The folder that results are kept in

@@ -114,7 +114,7 @@ impl Piece {
 /// The file of the table of twiddles.
 const ROM: &str = "twiddles.hex";
 
-/// Parameters that are constants which words are multiplied by.
+/// Parameters in which modules of one kind differ: constants that words are multiplied by, or that are taken from sums.
 const CONSTANTS: [&str; 3] = ["EXPONENT", "CONSTANTS", "OFFSETS"];
 
 /// Parameters that can be given as numbers; those of enumerated types are left at their defaults, as the engine does.

@@ -852,11 +852,11 @@ impl Ntt50Plan {
     /// The most values of a sum by [`Self::weigh`].
     pub const MAX_WEIGHED: usize = 512;
 
-    /// `out_r = c·sum_k rows[r][k]·values_k mod q`, position by position, for each of R rows of weights: all canonical, `c` any number. Parts of
+    /// `out_r = c·sum_k rows[r][k]·values_k mod q`, position by position, for each of R rows of weights: all canonical, weights below 2^32 as well, `c` any number. Parts of
     /// polynomials, a multiple of 16 words each, stand one after the other: a result for each row in `out`, a value for each weight in `values`.
     ///
     /// # Panics
-    /// If lengths do not fit, or there are more weights than [`Self::MAX_WEIGHED`].
+    /// If lengths do not fit, there are more weights than [`Self::MAX_WEIGHED`], or one is too large.
     pub fn weigh<const R: usize>(
         &self,
         out: &mut [u64],
@@ -866,12 +866,14 @@ impl Ntt50Plan {
     ) {
         let part = out.len() / R;
         let count = rows[0].len();
+        let largest = rows.iter().flat_map(|row| *row).fold(0, |a, b| a.max(*b));
         assert!(
             part.is_multiple_of(16)
                 && out.len() == R * part
                 && values.len() == count * part
                 && count <= Self::MAX_WEIGHED
-                && rows.iter().all(|row| row.len() == count),
+                && rows.iter().all(|row| row.len() == count)
+                && largest < self.q.min(1 << 32),
             "{count} weights for {} words of values and {} of results",
             values.len(),
             out.len()

@@ -584,6 +584,41 @@ fn sums_of_few_products() {
 }
 
 #[test]
+fn weighted_sums_of_many_values() {
+    const PART: usize = 32;
+    for q in primes::<Bits50>(64) {
+        let limit = q.min(1 << 32);
+        for count in [1, 7, 8, 9, 13, 511, Ntt50Plan::MAX_WEIGHED] {
+            let mut values = random(PART * count, q, 1);
+            values[PART * count - 1] = q - 1;
+            let rows: Vec<Vec<u64>> = (0..3).map(|row| random(count, limit, row)).collect();
+            let rows = [&rows[0], &rows[1], &rows[2], &vec![limit - 1; count]];
+            let c = q - 2;
+            let sum = |row: &[u64], at: usize| {
+                let sum = row.iter().enumerate().fold(0, |sum, (k, weight)| {
+                    add(sum, prime::mul(*weight, values[k * PART + at], q), q)
+                });
+                prime::mul(c, sum, q)
+            };
+            let sums = rows.map(|row| (0..PART).map(|at| sum(row, at)).collect::<Vec<_>>());
+            for plan in plans::<Bits50>(64, q) {
+                let mut out = vec![7; 4 * PART];
+                plan.weigh(&mut out, &values, rows.map(Vec::as_slice), c);
+                assert_eq!(out, sums.concat(), "{count} values modulo {q}");
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "1 weights for 16 words of values and 16 of results")]
+fn a_weight_that_is_too_large() {
+    let q = ntt_primes(16, 1 << 50).next().unwrap();
+    let plan = Ntt50Plan::new(16, q).unwrap();
+    plan.weigh(&mut [0; 16], &[1; 16], [&[1 << 32]], 1);
+}
+
+#[test]
 #[should_panic(expected = "13 weights are too many")]
 fn too_many_weights() {
     let q = ntt_primes(16, 1 << 50).next().unwrap();

@@ -637,7 +637,7 @@ multiversion! {
     }
 }
 
-/// Words of a part of a limb that [`weigh_limb`] works on at a time: 256 such parts take a quarter of a MiB, so that they stay in a second level of cache of
+/// Words of a part of a limb that [`weigh_limb`] works on at a time: [`MAX_WEIGHTS`] such parts take half a MiB, so that they stay in a second level of cache of
 /// one MiB beside results and weights.
 const WEIGHED: usize = 128;
 

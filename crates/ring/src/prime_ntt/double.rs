@@ -190,6 +190,8 @@ const PRODUCTS: usize = 8;
 pub trait Elements: Field<Vector: Doubles> {
     /// A sum of products on its way.
     type Sum: Copy;
+    /// Whether [`Elements::fold`] does anything. Otherwise sums have room for 512 products by weights below 2^32.
+    const FOLDS: bool = false;
 
     /// A sum of nothing.
     fn nothing(self) -> Self::Sum;
@@ -200,7 +202,10 @@ pub trait Elements: Field<Vector: Doubles> {
     /// `sum + a·b`, for canonical words.
     fn add_product(self, sum: Self::Sum, a: Self::Vector, b: Self::Vector) -> Self::Sum;
     /// Makes room in a sum for [`PRODUCTS`] further products.
-    fn fold(self, sum: Self::Sum) -> Self::Sum;
+    #[inline(always)]
+    fn fold(self, sum: Self::Sum) -> Self::Sum {
+        sum
+    }
     /// The canonical words of a sum of [`Elements::add_product`].
     fn leave_products(self, sum: Self::Sum) -> Self::Vector;
     /// The arithmetic on f64.
@@ -213,6 +218,7 @@ pub trait Elements: Field<Vector: Doubles> {
 
 impl<V: Doubles> Elements for Residues<V> {
     type Sum = V;
+    const FOLDS: bool = true;
 
     #[inline(always)]
     fn nothing(self) -> V {
@@ -473,10 +479,10 @@ pub(super) unsafe fn dot<F: Elements>(
     }
 }
 
-/// Vectors and rows whose sums [`weigh`] makes side by side.
+/// Vectors whose sums [`weigh`] makes side by side, for each row.
 const WEIGHED: usize = 2;
 
-/// `out_r = w·sum_k rows[r][k]·values_k`: parts of values stand one after the other in `values`, those of results in `out`. Weights are canonical.
+/// `out_r = w·sum_k rows[r][k]·values_k`: parts of values stand one after the other in `values`, those of results in `out`. Weights are canonical and below 2^32.
 ///
 /// # Safety
 /// A part is a multiple of [`WEIGHED`] vectors, `out` has `R` of them, `values` as many as each row has weights; the processor runs `F`.
@@ -496,10 +502,12 @@ pub(super) unsafe fn weigh<F: Elements, const R: usize>(
         let w = [F::Vector::splat(w[0]), F::Vector::splat(w[1])];
         for at in (0..part).step_by(WEIGHED * lanes) {
             let mut sums = [[f.nothing(); WEIGHED]; R];
-            // Sums stay in registers as long as no loop over them goes by references: where folding is nothing, the compiler stores all of them for each value.
             for start in (0..count).step_by(PRODUCTS) {
-                if start > 0 {
-                    sums = sums.map(|sums| sums.map(|sum| f.fold(sum)));
+                // A loop over sums on their way has the compiler keep them in memory, even where it does nothing: sums on f64 alone pay for it.
+                if F::FOLDS && start > 0 {
+                    for sum in sums.as_flattened_mut() {
+                        *sum = f.fold(*sum);
+                    }
                 }
                 for k in start..count.min(start + PRODUCTS) {
                     let from = values.as_ptr().add(k * part + at);

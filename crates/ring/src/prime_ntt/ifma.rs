@@ -276,12 +276,7 @@ impl Elements for Integers {
         [add_low(sum[0], a, b), high(sum[1], a, b)]
     }
 
-    #[inline(always)]
-    fn fold(self, sum: [F64x8; 2]) -> [F64x8; 2] {
-        sum
-    }
-
-    /// Products are below q^2, at most 2^50·q: what is multiplied is below 4q here too, so below 2^52.
+    /// Twelve products are below 12·q^2, at most 3·2^52·q, and 512 by weights below 2^32 are below 2^41·q: what is multiplied is below 4q, so below 2^52.
     #[inline(always)]
     fn leave_products(self, sum: [F64x8; 2]) -> F64x8 {
         self.times(self.reduced(sum), self.r).lower(self.q)
@@ -472,11 +467,6 @@ impl Elements for Lazy {
     #[inline(always)]
     fn add_product(self, sum: [F64x8; 2], a: F64x8, b: F64x8) -> [F64x8; 2] {
         self.integers.add_product(sum, a, b)
-    }
-
-    #[inline(always)]
-    fn fold(self, sum: [F64x8; 2]) -> [F64x8; 2] {
-        self.integers.fold(sum)
     }
 
     #[inline(always)]
